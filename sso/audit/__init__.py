@@ -4,8 +4,8 @@ An event that is recorded before its transaction commits becomes part of it, and
 rolled back, unless `Event.survives_rollback`; one recorded after the commit, or without any, is
 written soon after.
 
-A signed-in user can repeat some events in a loop. For these, each user has a budget of rows per
-kind of event, hour and process. The end of a budget is recorded once; the log line is always
+A signed-in user and a service can repeat some events in a loop. For these, each has a budget of
+rows per kind of event, hour and process. The end of a budget is recorded once; the log line is always
 written.
 """
 
@@ -214,7 +214,7 @@ def _clean_text(text: str) -> str:
 
 
 OWN_EVENTS_AN_HOUR = (
-    300  # rows of a kind for one user; applications that ask every minute need fewer
+    300  # rows of a kind for one user or service; applications that ask every minute need fewer
 )
 MOST_COUNTERS = 50_000  # counters in memory
 _EXTENSION = "sso.own_events"
@@ -224,15 +224,15 @@ class _Counts:
     """Counts of this hour. In this process alone, as authorize is hit too often to ask Redis."""
 
     def __init__(self) -> None:
-        self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID]](), Lock()
+        self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID | str]](), Lock()
 
-    def increase(self, name: str, user: UUID) -> int:
+    def increase(self, name: str, whose: UUID | str) -> int:
         hour = int(clock.now().timestamp()) // 3600
         with self._lock:
             if hour != self._hour or len(self._counts) >= MOST_COUNTERS:
                 self._hour, self._counts = hour, Counter()
-            self._counts[name, user] += 1
-            return self._counts[name, user]
+            self._counts[name, whose] += 1
+            return self._counts[name, whose]
 
 
 def _counts() -> _Counts:
@@ -245,8 +245,17 @@ def _counts() -> _Counts:
 
 def own_event(name: Event, user: UUID, **fields: object) -> None:
     """As `audit.event`, of this person."""
-    count = _counts().increase(name, user)
+    _own_event(name, "user", user, fields)
+
+
+def own_event_of_client(name: Event, client_id: str, **fields: object) -> None:
+    """As `audit.event`, of this client, which acts for itself."""
+    _own_event(name, "client", client_id, fields)
+
+
+def _own_event(name: Event, kind: str, whose: UUID | str, fields: Mapping[str, object]) -> None:
+    count = _counts().increase(name, whose)
     write = event if count <= OWN_EVENTS_AN_HOUR else on_log_alone
-    write(name, user=user, **fields)
+    write(name, **{kind: whose, **fields})
     if count == OWN_EVENTS_AN_HOUR + 1:
-        event(limited(name), user=user, count="of user")
+        event(limited(name), **{kind: whose, "count": f"of {kind}"})

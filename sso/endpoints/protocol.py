@@ -41,7 +41,7 @@ from sso.web import static_files
 
 
 def token() -> Response:
-    """Token endpoint: exchanges an authorization code or a refresh token.
+    """Token endpoint: exchanges a code or a refresh token, and gives services their tokens.
 
     Tokens are answered after they are committed, or nothing has happened. A code is redeemed last,
     so that no stranger burns it with a wrong verifier or address. A revocation after reuse is kept,
@@ -69,6 +69,13 @@ def token() -> Response:
 
 def _tell(request: ProtocolRequest) -> None:
     """After the commit: the trail must not add a statement to a transaction this frequent."""
+    if token := request.service_token:
+        audit.own_event_of_client(
+            Event.SERVICE_TOKEN_ISSUED,
+            token.client_id,
+            audience=token.audience,
+            scope=token.scope or None,
+        )
     if live_grant := request.live_grant:
         first = request.payload.grant_type == "authorization_code"
         audit.event(

@@ -35,7 +35,9 @@ class Cause(StrEnum):
     MUST_SHOW_FACTOR = "must_show_factor"
     MUST_SIGN_IN = "must_sign_in"
     MUST_SIGN_IN_AGAIN = "must_sign_in_again"
+    NO_API_OF_SERVICE = "no_api_of_service"
     NO_LONGER_A_MEMBER = "no_longer_a_member"
+    NO_SCOPE_OF_API = "no_scope_of_api"
     NO_SIGNED_RESPONSES = "no_signed_responses"
     NOT_A_MEMBER = "not_a_member"
     NOT_A_MEMBER_OF_API = "not_a_member_of_api"
@@ -93,7 +95,14 @@ SENTENCES: dict[Cause, str] = {
     Cause.MUST_SHOW_FACTOR: N_("The user has to show a second factor, and prompt=none forbids it."),
     Cause.MUST_SIGN_IN: N_("The user has to sign in, and prompt=none forbids it."),
     Cause.MUST_SIGN_IN_AGAIN: N_("The user has to sign in again, and prompt=none forbids it."),
+    Cause.NO_API_OF_SERVICE: N_(
+        "A service needs an API: name one that the client is registered for in 'resource', or "
+        "register a default one."
+    ),
     Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
+    Cause.NO_SCOPE_OF_API: N_(
+        "None of the scopes asked for is registered for the client at the API %(resource)s."
+    ),
     Cause.NO_SIGNED_RESPONSES: N_(
         "The client is registered without an authorization_signed_response_alg."
     ),
@@ -161,6 +170,7 @@ class Reason(StrEnum):
     USED_BEFORE = "used_before"
     USER_DISABLED = "user_disabled"
     WAITED_TOO_LONG = "waited_too_long"
+    OF_SERVICE = "of_service"
     WITHOUT_SCOPE = "without_scope"
     WRONG_METHOD = "wrong_method"
     WRONG_SECRET = "wrong_secret"  # noqa: S105 (no secret)

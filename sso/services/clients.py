@@ -25,7 +25,7 @@ from sso.services import apis, checks, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, grants, named_groups
+from sso.store import clients, grants, named_groups, service_tokens
 
 # Of a new client; metadata without a default is left out.
 DEFAULTS: Mapping[str, Any] = {
@@ -136,7 +136,7 @@ def change(
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
-        grants.end_of_client(client_id, "client_disabled")
+        _end_access(client_id)
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if "groups" in changes:
@@ -222,10 +222,10 @@ def rotate_secret(
 
 @audit.acting
 def disable(actor: Actor, client_id: str) -> Client:
-    """Disable a client and end its grants. Raises `LookupError`."""
+    """Disable a client; its grants and tokens end. Raises `LookupError`."""
     client = _locked(client_id)
     client.disabled_at = client.disabled_at or clock.now()
-    grants.end_of_client(client_id, "client_disabled")
+    _end_access(client_id)
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
 
@@ -248,6 +248,12 @@ def delete(actor: Actor, client_id: str) -> None:
     grants.end_of_client(client_id, "client_deleted")
     clients.remove(client)
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
+
+
+def _end_access(client_id: str) -> None:
+    """End the grants of a client that is disabled, and the tokens that it got for itself."""
+    grants.end_of_client(client_id, "client_disabled")
+    service_tokens.end_of_client(client_id)
 
 
 def _locked(client_id: str) -> Client:
