@@ -5,8 +5,8 @@ rolled back, unless `Event.survives_rollback`; one recorded after the commit, or
 written soon after.
 
 A signed-in user and a service can repeat some events in a loop. For these, each has a budget of
-rows per kind of event, hour and process. The end of a budget is recorded once; the log line is always
-written.
+rows per kind of event, hour and process. The end of a budget is recorded once; the log line is
+always written.
 """
 
 import json

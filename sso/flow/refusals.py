@@ -150,6 +150,8 @@ class Reason(StrEnum):
     """What is wrong, as only operators learn it: the answer to a stranger does not tell."""
 
     ALTERED = "altered"
+    API_DISABLED = "api_disabled"
+    API_ELSEWHERE = "api_elsewhere"
     ASSERTION = "assertion"
     CLIENT_DISABLED = "client_disabled"
     EXPIRED = "expired"
@@ -159,6 +161,7 @@ class Reason(StrEnum):
     KEY_SET = "key_set"
     NO_ADMINISTRATOR = "no_administrator"
     NOT_OURS = "not_ours"
+    OF_SERVICE = "of_service"
     QUOTED_SECRET = "quoted_secret"  # noqa: S105 (no secret)
     REVOKED = "revoked"
     SESSION_ENDED = "session_ended"
@@ -170,15 +173,17 @@ class Reason(StrEnum):
     USED_BEFORE = "used_before"
     USER_DISABLED = "user_disabled"
     WAITED_TOO_LONG = "waited_too_long"
-    OF_SERVICE = "of_service"
     WITHOUT_SCOPE = "without_scope"
     WRONG_METHOD = "wrong_method"
     WRONG_SECRET = "wrong_secret"  # noqa: S105 (no secret)
+    WRONG_SECRET_OF_API = "wrong_secret_of_api"  # noqa: S105 (no secret)
 
 
 # As the log and the audit trail say it.
 REASONS: dict[Reason, str] = {
     Reason.ALTERED: "altered",
+    Reason.API_DISABLED: "disabled API",
+    Reason.API_ELSEWHERE: "the credentials of an API, which can only introspect",
     Reason.ASSERTION: "assertion: %(fault)s",
     Reason.CLIENT_DISABLED: "disabled client",
     Reason.EXPIRED: "expired",
@@ -188,6 +193,7 @@ REASONS: dict[Reason, str] = {
     Reason.KEY_SET: "key set: %(fault)s",
     Reason.NO_ADMINISTRATOR: "owner",
     Reason.NOT_OURS: "not a token of this server",
+    Reason.OF_SERVICE: "issued to a service",
     Reason.QUOTED_SECRET: "the right secret, in quotes or between spaces",
     Reason.REVOKED: "revoked",
     Reason.SESSION_ENDED: "session ended",
@@ -202,6 +208,7 @@ REASONS: dict[Reason, str] = {
     Reason.WITHOUT_SCOPE: "without %(scope)s",
     Reason.WRONG_METHOD: "wrong method: %(method)s",
     Reason.WRONG_SECRET: "wrong secret",
+    Reason.WRONG_SECRET_OF_API: "wrong secret of an API",
 }
 
 

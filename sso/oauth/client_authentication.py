@@ -34,7 +34,7 @@ from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.request import Examined, ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.services import transaction
-from sso.store import clients
+from sso.store import apis, clients
 from sso.store.clients import RegisteredClient
 from sso.store.redemption import TooManyUsed, use_once
 from sso.web import headers, parameters
@@ -197,6 +197,10 @@ def _reason(
     wrapped = secrets.matches(secret.strip(" \"'"), stored)
     previous = secrets.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
+        if apis.is_api_id(client_id) and (
+            reason := apis.why_refused(connection, client_id, secret)
+        ):
+            return reason
         return Reason.SWAPPED if swapped else unknown
     if not client.has_secret:
         return Reason.WRONG_METHOD

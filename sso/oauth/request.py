@@ -15,6 +15,7 @@ from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.flow.resources import Apis
 from sso.i18n.message import Message
 from sso.store import apis as stored_apis
+from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
 from sso.store.service_tokens import NewServiceToken
@@ -59,6 +60,7 @@ class ProtocolRequest(OAuth2Request):
         self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
         self.is_reported = False  # an event of its own reports the refusal
         self.audience: str | None = None  # the API that the access token is for
+        self.resource_server: ResourceServer | None = None  # an API, in place of a client
 
     @property
     def form(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from sso.flow.scopes import SCOPES
 from sso.i18n.languages import LANGUAGES
 from sso.i18n.message import Message
 from sso.models import Api, Client
+from sso.models.apis import ID_PREFIX
 from sso.models.clients import api_entry
 from sso.services import changes as differences
 from sso.services import checks
@@ -61,7 +62,7 @@ def register(
 
     `fields` needs `identifier` and `name`. Without `introspection` the secret is "".
     """
-    api = Api(api_id=f"api-{secrets.token_urlsafe(16)}")
+    api = Api(api_id=ID_PREFIX + secrets.token_urlsafe(16))
     errors = _edit(api, {**DEFAULTS, **fields})
     if len(apis.every()) >= MOST:
         errors.append(Message("there are %(most)d APIs already; delete one first", most=MOST))

@@ -73,9 +73,8 @@ _ADD = insert(_TABLE).from_select(
 _FIND = (
     select(*prepared.columns(ServiceAccessToken, _TABLE, "token_"), *clients.COLUMNS)
     .join_from(ServiceToken, Client, Client.client_id == ServiceToken.client_id)
-    .where(ServiceToken.jti == bindparam("jti"))
+    .where(ServiceToken.jti == bindparam("jti"), Client.disabled_at.is_(None))
 )
-_FIND_OF_ENABLED = _FIND.where(Client.disabled_at.is_(None))
 
 
 def add(connection: Connection, token: NewServiceToken, client_seen: datetime) -> bool:
@@ -86,12 +85,9 @@ def add(connection: Connection, token: NewServiceToken, client_seen: datetime) -
     return prepared.changed_at_once(connection, _ADD, {**vars(token), "client_seen": client_seen})
 
 
-def find(
-    connection: Connection, jti: str, *, even_if_disabled: bool = False
-) -> ServiceAccessToken | None:
+def find(connection: Connection, jti: str) -> ServiceAccessToken | None:
     """Return the token with this `jti` if its client is enabled."""
-    statement = _FIND if even_if_disabled else _FIND_OF_ENABLED
-    row = prepared.first(connection, statement, {"jti": jti})
+    row = prepared.first(connection, _FIND, {"jti": jti})
     if row is None:
         return None
     client = clients.registered_client(row)

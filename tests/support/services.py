@@ -11,7 +11,7 @@ from sso.extensions import db
 from sso.services import apis
 from tests.support.actors import RelyingParty
 from tests.support.factories import make_client
-from tests.support.signing import KeyedParty
+from tests.support.signing import KeyedParty, make_keyed_client
 
 API, OTHER_API = "https://api.example.com", "https://other.example.com"
 SCOPES = {"read": "Read your invoices", "write": "Change your invoices"}
@@ -36,7 +36,7 @@ class ResourceServer:
         return RelyingParty(self.app, self.api_id, self.secret, "")
 
 
-def make_api(app: Flask, identifier: str = API, **more: Any) -> ResourceServer:
+def make_resource_server(app: Flask, identifier: str = API, **more: Any) -> ResourceServer:
     """An API with two scopes and a secret for introspection; committed."""
     fields = {"identifier": identifier, "name": "Invoices", "scopes": SCOPES,
               "introspection": True, **more}  # fmt: skip
@@ -45,12 +45,6 @@ def make_api(app: Flask, identifier: str = API, **more: Any) -> ResourceServer:
             api, secret = apis.register(audit.SYSTEM, fields)
         db.session.commit()
         return ResourceServer(app, api.api_id, api.identifier, secret)
-
-
-def change_api(app: Flask, api: ResourceServer, **fields: Any) -> None:
-    with app.app_context():
-        apis.change(audit.SYSTEM, api.api_id, fields)
-        db.session.commit()
 
 
 @dataclass
@@ -81,3 +75,10 @@ def make_service(app: Flask, *entries: str, **more: Any) -> Service:
     """A service that is registered for these APIs, by default for `API` alone; committed."""
     made = make_client(app, **{**_SERVICE, "apis": list(entries or (API,)), **more})
     return Service(app, made.client_id, made.client_secret, "")
+
+
+def make_keyed_service(app: Flask, *entries: str, **more: Any) -> KeyedService:
+    """As `make_service`, with a key."""
+    fields = {**_SERVICE, "apis": list(entries or (API,)), **more}
+    made = make_keyed_client(app, **fields)
+    return KeyedService(app, made.client_id, "", "", None, made.key, made.alg)
