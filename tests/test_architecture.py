@@ -200,7 +200,7 @@ def test_a_file_is_the_whole_of_its_noun(path: Path) -> None:
 NOUNS = {
     *("api_tokens", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
     *("ldap", "oidc", "outbox", "people", "refusals", "sign_in", "tokens", "users"),
-    "webhooks",
+    *("service_tokens", "webhooks"),
 }
 PAIRS = {
     "command": "the command of a package, and what it runs",

@@ -107,7 +107,7 @@ def _draft(
         secret_digest=crypto_secrets.digest(secret) if secret else "",
         disabled_at=clock.now() if fields.get("disabled") else None,
     )
-    implied = checks.implied_by_profile(fields, {})
+    implied = checks.implied(fields, {})
     _edit(client, {**DEFAULTS, "require_pkce": is_public, **implied, **fields})
     return client, secret or ""
 
@@ -170,7 +170,7 @@ def _alter(
     secret: str | None,
 ) -> tuple[differences.Differences, list[str]]:
     """Change only the object; return the changes, and notes for the operator."""
-    edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
+    edits, notes = {**checks.implied(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
         if FIELDS[name].kind is Kind.APIS:
