@@ -134,25 +134,27 @@ def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
 
 def _trust_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
     """Return why a client cannot trust JWTs of this issuer with this subject."""
-    subject = FIELDS["trust_subject"]
-    if _TRUST_ISSUER not in metadata:
-        if any(name in metadata for name in (subject.name, "trust_audience")):
-            yield Message(
-                "a trusted subject or audience needs a trusted issuer",
-                for_commands=f"{subject.flag} and --trust-audience need --trust-issuer",
-            )
+    issuer, subject = FIELDS[_TRUST_ISSUER], FIELDS["trust_subject"]
+    if issuer.name not in metadata:
+        for name in (subject.name, "trust_audience"):
+            if name in metadata:
+                yield Message(
+                    "%(label)s needs a trusted issuer",
+                    label=FIELDS[name].noun,
+                    for_commands=f"{FIELDS[name].flag} needs {issuer.flag}",
+                )
         return
     if subject.name not in metadata:
         yield Message(
             "a trusted issuer needs a trusted subject; it signs for others, too",
-            for_commands=f"--trust-issuer needs {subject.usage}; the issuer signs for others, too",
+            for_commands=f"{issuer.flag} needs {subject.usage}; the issuer signs for others, too",
         )
     elif metadata[subject.name].startswith("*"):
         yield Message("the trusted subject begins with *; anyone with a JWT of the issuer may fit")
     if metadata[_AUTH_METHOD.name] != PRIVATE_KEY_JWT:
         yield Message(
             "as long as it trusts an issuer, it authenticates by a key",
-            for_commands=f"--trust-issuer needs {_AUTH_METHOD.flag} {PRIVATE_KEY_JWT}",
+            for_commands=f"{issuer.flag} needs {_AUTH_METHOD.flag} {PRIVATE_KEY_JWT}",
         )
     for name in ("request_object_signing_alg", "token_endpoint_auth_signing_alg"):
         if name in metadata:

@@ -431,8 +431,8 @@ TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*"}
     ("fields", "words"),
     [
         ({"trust_issuer": "https://ci.example"}, "trust-issuer needs --trust-subject"),
-        ({"trust_subject": "job:*"}, "need --trust-issuer"),
-        ({"trust_audience": "sso"}, "need --trust-issuer"),
+        ({"trust_subject": "job:*"}, "needs --trust-issuer"),
+        ({"trust_audience": "sso"}, "needs --trust-issuer"),
         ({**TRUST, "trust_subject": "*"}, "begins with"),
         ({**TRUST, "trust_subject": "*:main"}, "begins with"),
         ({**TRUST, "trust_subject": ""}, "is empty"),
