@@ -31,7 +31,7 @@ KeySetUnavailable = RemoteUnavailable
 
 
 def read(url: str, seconds: float | None = None) -> Keys:
-    """The keys that a URL gives now. Raises `KeySetUnavailable`."""
+    """Read the keys at a URL now. Raises `KeySetUnavailable`."""
     keys = client_jwt.usable_keys(_document(url, seconds))
     if not keys:
         raise KeySetUnavailable("it has no key that can verify signatures here")
@@ -39,7 +39,7 @@ def read(url: str, seconds: float | None = None) -> Keys:
 
 
 def read_of_issuer(issuer: str) -> Keys:
-    """The keys that the metadata of an issuer names now (OIDC Discovery §4, §7.2).
+    """Read the keys that the metadata of an issuer names now (OIDC Discovery §4, §7.2).
 
     Raises `KeySetUnavailable`.
     """
@@ -54,7 +54,7 @@ def read_of_issuer(issuer: str) -> Keys:
 
 
 def _document(url: str, seconds: float | None = None) -> Any:
-    """The JSON that a URL gives now. Raises `KeySetUnavailable`."""
+    """Read the JSON at a URL now. Raises `KeySetUnavailable`."""
     kind = {"Accept": "application/jwk-set+json, application/json"}
     seconds = SECONDS if seconds is None else seconds
     try:
@@ -88,7 +88,7 @@ class KeySets(RemoteCache[Keys]):
         super().__init__(read, what)
 
     def keys(self, url: str, kid: str | None) -> Keys:
-        """The keys at a URL, which include this one, if it is there. Raises `KeySetUnavailable`.
+        """Return the keys at a URL, including this one if it is there. Raises `KeySetUnavailable`.
 
         Anyone can make up the name of a key.
         """
@@ -106,7 +106,7 @@ def _registered(client: RegisteredClient) -> Keys:
 
 
 def of(client: RegisteredClient, kid: str | None) -> Keys:
-    """The keys of a client, or of the issuer that it trusts. No transaction may be open.
+    """Return the keys of a client, or of the issuer that it trusts. No transaction may be open.
 
     Raises `KeySetUnavailable`.
     """
@@ -121,7 +121,7 @@ def of(client: RegisteredClient, kid: str | None) -> Keys:
 
 
 def described(error: KeySetUnavailable, client: RegisteredClient) -> str:
-    """What a client is told of it: the URL is its own, but strangers may ask, too."""
+    """Return the description for a client: the URL is its own, but strangers may ask, too."""
     if error.is_passing:
         return "The key set of the client could not be read in time; try again."
     url = refusals.without_query(source_of(client) or "")

@@ -59,7 +59,7 @@ OwnToken = PresentedToken | ServiceAccessToken
 
 
 def find(request: ProtocolRequest, client: RegisteredClient) -> OwnToken | None:
-    """The client's own token, of whatever kind and whatever its hint said."""
+    """Return the client's own token, of whatever kind, whatever the hint is."""
     token = _token_of(request)
     is_refresh = token.startswith(secrets.REFRESH_TOKEN)
     if is_refresh:
@@ -97,17 +97,17 @@ class OwnTokens:
     CLIENT_AUTH_METHODS = client_authentication.METHODS
 
     def own_token(self, request: ProtocolRequest, client: RegisteredClient) -> OwnToken | None:
-        """The client's own token; an unknown and a foreign one are the same (RFC 7009 §2.2)."""
+        """Return the client's own token; a foreign one is treated as unknown (RFC 7009 §2.2)."""
         presented = find(request, client)
         if presented is None:
             # Anyone can name a public client.
-            self.note_foreign(is_proven=not client.is_public, client=client.client_id)
+            self.record_foreign(is_proven=not client.is_public, client=client.client_id)
         return presented
 
-    def note_foreign(self, *, is_proven: bool, **whose: Any) -> None:
-        """Note that the token is not one that may be asked about here."""
+    def record_foreign(self, *, is_proven: bool, **whose: Any) -> None:
+        """Record that the token is not one that may be asked about here."""
         event = Event.TOKEN_REFUSED
-        refusals.note(event, budget=event, is_proven=is_proven, at=self.ENDPOINT_NAME, **whose)
+        refusals.record(event, budget=event, is_proven=is_proven, at=self.ENDPOINT_NAME, **whose)
 
 
 class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
@@ -193,12 +193,12 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         text = _token_of(request)
         token = resource_servers.find(request, api, text)
         if token is None:
-            self.note_foreign(is_proven=True, api=api.identifier)
+            self.record_foreign(is_proven=True, api=api.identifier)
             return None
         return resource_servers.usable(request, token, text, api)
 
     def introspect_token(self, token: PresentedToken | UsableToken) -> dict[str, Any]:
-        """The members of RFC 7662 §2.2."""
+        """Return the members of RFC 7662 §2.2."""
         if isinstance(token, UsableToken):
             return token.members()
         row, grant = token.row, token.row.grant

@@ -82,8 +82,8 @@ def matches(pattern: str, text: str) -> bool:
     *middle, last = parts
     position = len(first)
     for part in middle:
-        found = text.find(part, position)
-        if found < 0:
+        start = text.find(part, position)
+        if start < 0:
             return False
-        position = found + len(part)
+        position = start + len(part)
     return len(text) - len(last) >= position and text.endswith(last)
