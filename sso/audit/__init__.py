@@ -41,7 +41,8 @@ class Actor:
     """The author of an event: an operator, or else the user of the event, or the system.
 
     `by`: the tool that the operator uses, if it is more than a command; services copy it into their
-    events. `token`: the id of the API token of a program; `operator` is then its name. `user_id`:
+    events. `token`: the id of the API token of a program, `service`: the client that acts with an
+    access token of its own; `operator` is then its name. `user_id`:
     the signed-in operator, whose rights come from a group (see `services.roles`). `changes_staff`:
     may change administrators, members of the helpdesk, and who has these roles.
     """
@@ -52,6 +53,7 @@ class Actor:
     user_id: UUID | None = None
     is_helpdesk: bool = False
     changes_staff: bool = True
+    service: str | None = None
 
 
 USER = Actor()  # the user of the event
@@ -124,6 +126,8 @@ def _log(
         details.setdefault("operator", actor.operator)
     if actor.token:
         details.setdefault("api_token", actor.token)
+    if actor.service:
+        details.setdefault("service", actor.service)
     if actor.user_id:
         details.setdefault("operator_id", str(actor.user_id))
     text = _as_json(details)

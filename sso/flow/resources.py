@@ -242,6 +242,6 @@ def of_service(resource: str | None, default: str | None, apis: Apis, issuer: st
 
 def scope_of_service(requested_scope: str | None, api: Api) -> str | None:
     """Return the requested scopes that a service may have, by default all; `None`: not one."""
-    wanted = scopes.split(requested_scope)
-    names = [name for name in wanted if name in api.scopes] if wanted else api.scopes
-    return " ".join(names) if names or not wanted else None
+    requested = scopes.split(requested_scope)
+    names = [name for name in requested if name in api.scopes] if requested else api.scopes
+    return " ".join(names) if names or not requested else None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Connection
+
 from sso import clock
 from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto import secrets
@@ -70,7 +72,7 @@ def authenticate(request: ProtocolRequest) -> ResourceServer | None:
 
 
 def find(
-    request: ProtocolRequest, api: ResourceServer, text: str
+    connection: Connection, identifier: str, text: str
 ) -> AccessToken | ServiceAccessToken | None:
     """Return the access token if it is for this API."""
     jti = tokens.claimed_jti(text)
@@ -78,17 +80,17 @@ def find(
         return None
     is_of_service = tokens.is_of_service(text)
     token: AccessToken | ServiceAccessToken | None = (
-        service_tokens.find(request.connection, jti)
+        service_tokens.find(connection, jti)
         if is_of_service
-        else store.find_access_token(request.connection, jti)
+        else store.find_access_token(connection, jti)
     )
-    if token is None or token.audience != api.identifier:
+    if token is None or token.audience != identifier:
         return None
     return token if tokens.is_genuine(text, token.access_digest) else None
 
 
 def usable(
-    request: ProtocolRequest,
+    connection: Connection,
     token: AccessToken | ServiceAccessToken,
     text: str,
     api: ResourceServer | None = None,
@@ -105,9 +107,9 @@ def usable(
         return None
     groups = None
     if isinstance(token, ServiceAccessToken):
-        scope = _scope_of_service(request, token)
+        scope = _scope_of_service(connection, token)
     else:
-        available = apis.of_client(request.connection, client)
+        available = apis.of_client(connection, client)
         allowed = narrowing.allowed(client, token.user.groups, token.grant, available)
         scope = None if allowed.refusal else allowed.scope_at(token.audience, token.scope)
         if api and api.includes_groups:
@@ -118,8 +120,8 @@ def usable(
     return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, groups)
 
 
-def _scope_of_service(request: ProtocolRequest, token: ServiceAccessToken) -> str | None:
+def _scope_of_service(connection: Connection, token: ServiceAccessToken) -> str | None:
     if not token.client.check_grant_type(CLIENT_CREDENTIALS):
         return None
-    api = apis.of_client(request.connection, token.client).get(token.audience)
+    api = apis.of_client(connection, token.client).get(token.audience)
     return narrowing.scope_of_service(token.scope, api) if api else None

@@ -167,7 +167,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             return self._token_for(request, request.resource_server)
         presented = self.own_token(request, client)
         if isinstance(presented, ServiceAccessToken):
-            return resource_servers.usable(request, presented, request.form["token"])
+            return resource_servers.usable(request.connection, presented, request.form["token"])
         if presented is None:
             return None
         if client.requires_dpop and not (presented.is_refresh or presented.row.dpop_jkt):
@@ -191,11 +191,11 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
     def _token_for(self, request: ProtocolRequest, api: ResourceServer) -> UsableToken | None:
         """Return the token if it is for this API; an unknown and a foreign one are the same."""
         text = _token_of(request)
-        token = resource_servers.find(request, api, text)
+        token = resource_servers.find(request.connection, api.identifier, text)
         if token is None:
             self.record_foreign(is_proven=True, api=api.identifier)
             return None
-        return resource_servers.usable(request, token, text, api)
+        return resource_servers.usable(request.connection, token, text, api)
 
     def introspect_token(self, token: PresentedToken | UsableToken) -> dict[str, Any]:
         """Return the members of RFC 7662 §2.2."""

@@ -67,7 +67,9 @@ def register(
     private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
     is stored as a fast digest.
     """
-    apis.hold(fields.get("apis") or ())
+    entries = fields.get("apis") or ()
+    apis.require_operator(actor, entries)
+    apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
@@ -128,8 +130,10 @@ def change(
     the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
     edit = (lists or {}).get("apis", ListEdit())
-    apis.hold([*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())])
+    entries = [*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())]
+    apis.hold(entries)
     client = _locked(client_id)
+    apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
@@ -213,6 +217,7 @@ def rotate_secret(
     Raises `LookupError` and `Invalid`.
     """
     client = _locked(client_id)
+    apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
         raise Invalid([_SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)

@@ -5,17 +5,17 @@ requests of a client find its APIs in memory, as long as its row is the same.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from sso import clock
+from sso import clock, context
 from sso.crypto import secrets
 from sso.database import dialects
 from sso.extensions import db
-from sso.flow import resources
+from sso.flow import own_apis, resources
 from sso.flow.refusals import Reason
 from sso.flow.resources import Apis
 from sso.models import Api, Client
@@ -60,16 +60,20 @@ def of_client(connection: Connection, client: RegisteredClient) -> Apis:
 
 
 def _read(connection: Connection, client: RegisteredClient) -> Apis:
-    apis = {}
+    apis, own = {}, own_apis.every(context.settings().base_url)
     for identifier, names in client.apis.items():
-        row: Any = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
-        if row is not None:
-            scopes = row["scopes"]
+        api = own.get(identifier) or _find_enabled(connection, identifier)
+        if api is not None:
+            scopes = api.scopes
             if names is not None:
                 scopes = {name: text for name, text in scopes.items() if name in names}
-            groups = frozenset(row["groups"])
-            apis[identifier] = resources.Api(**{**row, "scopes": scopes, "groups": groups})
+            apis[identifier] = replace(api, scopes=scopes)
     return apis
+
+
+def _find_enabled(connection: Connection, identifier: str) -> resources.Api | None:
+    row: Any = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
+    return resources.Api(**{**row, "groups": frozenset(row["groups"])}) if row else None
 
 
 @dataclass(frozen=True)
