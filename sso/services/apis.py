@@ -220,9 +220,9 @@ def _own_api_errors(
             message = "the API %(identifier)s is for clients with the grant type %(grant)s alone"
             yield Message(message, identifier=identifier, grant=CLIENT_CREDENTIALS)
         if not scopes:
-            known = ", ".join(_own()[identifier].scopes)
+            names = ", ".join(_own()[identifier].scopes)
             message = "name the scopes of the API %(identifier)s: %(known)s"
-            yield Message(message, identifier=identifier, known=known)
+            yield Message(message, identifier=identifier, known=names)
         for scope, needed in api_tokens.NEEDED.items():
             if scope in scopes and needed not in scopes:
                 yield Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)
