@@ -40,6 +40,7 @@ from sso.presets.installation import install
 from sso.services import (
     accounts,
     api_tokens,
+    apis,
     authentication,
     clients,
     connections,
@@ -256,6 +257,7 @@ CASES = [
         before=World.with_totp),
     act(credentials.make_enrolment_link, "enrolment_link_made", "", user, timedelta(hours=1)),
     act(clients.register, "client_created", "", METADATA),
+    plain(apis.require_operator, "", OLGA, ["https://api.example.com"]),
     act(clients.change, "client_changed", "", of("client_id"),
         {"groups": ["x"], "disabled": True}),
     act(clients.change, "", "", of("client_id"), {"client_name": "Books"}),
