@@ -305,6 +305,22 @@ def test_disabling_ends_tokens_for_good(app: Flask, api: ResourceServer, service
         assert db.session.scalar(select(func.count()).select_from(ServiceToken)) == 0
 
 
+def test_what_does_not_end_them(app: Flask, service: Service) -> None:
+    token = service.token()
+    with app.app_context():
+        _, secret = clients.rotate_secret(audit.SYSTEM, service.client_id)
+        db.session.commit()
+    service.client_secret = secret
+    assert scope_of(service, token) == "read write"
+    issuer = {"trust_issuer": "https://ci.example", "trust_subject": "job:1"}
+    change(app, service, **issuer)
+    change(app, service, trust_issuer=None, token_endpoint_auth_method="any")
+    with app.app_context():
+        _, service.client_secret = clients.rotate_secret(audit.SYSTEM, service.client_id)
+        db.session.commit()
+    assert scope_of(service, token) == "read write"
+
+
 def test_its_event_has_a_budget(
     app: Flask, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
