@@ -23,7 +23,7 @@ def without_api(case: Case) -> Explanation | None:
                         option="client update ID --add-api URI"),
             )  # fmt: skip
         return Explanation(
-            Message("The request names no API, and the client has no default one."),
+            Message("The request names no API, and the client has no default API."),
             Message("Make the application send one of these as resource, or make one the default: "
                     "%(apis)s.", apis=registered),
             case.update("--default-api", next(iter(client.apis))),
@@ -67,8 +67,8 @@ def credentials_of_api(case: Case) -> Explanation | None:
     """Explain refused credentials of an API."""
     if case.reason == Reason.API_ELSEWHERE:
         return Explanation(
-            Message("These are the credentials of an API, and right. They are good for "
-                    "introspection alone."),
+            Message("The credentials are right, but they are those of an API, and only good for "
+                    "introspection."),
             Message("To get tokens, register the API as a client, too, with its own credentials."),
         )  # fmt: skip
     if case.reason == Reason.API_DISABLED:

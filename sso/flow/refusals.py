@@ -97,7 +97,7 @@ SENTENCES: dict[Cause, str] = {
     Cause.MUST_SIGN_IN_AGAIN: N_("The user has to sign in again, and prompt=none forbids it."),
     Cause.NO_API_OF_SERVICE: N_(
         "A service needs an API: name one that the client is registered for in 'resource', or "
-        "register a default one."
+        "register a default API."
     ),
     Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
     Cause.NO_SCOPE_OF_API: N_(

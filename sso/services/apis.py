@@ -38,7 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
     "access_token_lifetime": None, "introspection": False, "disabled": False,
 }  # fmt: skip
 _OWN_AT_COMMAND_LINE = Message(
-    "a client for the API of this server itself is registered and changed on the command line alone"
+    "a client for an API of this server itself is registered and changed only by commands"
 )
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:/")
 
@@ -217,12 +217,17 @@ def _own_api_errors(
     for identifier in named.keys() & _own().keys():
         scopes = set(named[identifier] or ())
         if set(grant_types) != {CLIENT_CREDENTIALS}:
-            message = "the API %(identifier)s is for clients with the grant type %(grant)s alone"
-            yield Message(message, identifier=identifier, grant=CLIENT_CREDENTIALS)
+            yield Message(
+                "the API %(identifier)s is for clients whose only grant type is %(grant)s",
+                identifier=identifier,
+                grant=CLIENT_CREDENTIALS,
+            )
         if not scopes:
-            names = ", ".join(_own()[identifier].scopes)
-            message = "name the scopes of the API %(identifier)s: %(known)s"
-            yield Message(message, identifier=identifier, known=names)
+            yield Message(
+                "name the scopes of the API %(identifier)s; known: %(known)s",
+                identifier=identifier,
+                known=", ".join(_own()[identifier].scopes),
+            )
         for scope, needed in api_tokens.NEEDED.items():
             if scope in scopes and needed not in scopes:
                 yield Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)

@@ -178,8 +178,8 @@ BOTH = {**CODE, "grant_types": ["authorization_code", "client_credentials"]}
         (f"{SCIM}=clients:read", {}, "has no scope clients:read"),
         (f"{SCIM}=scim:invite", {}, "needs scim:write"),
         (f"{SCIM}=scim:read,scim:privileged", {}, "needs scim:write"),
-        (f"{SCIM}=scim:read", CODE, "is for clients with the grant type"),
-        (f"{SCIM}=scim:read", BOTH, "is for clients with the grant type"),
+        (f"{SCIM}=scim:read", CODE, "is for clients whose only grant type"),
+        (f"{SCIM}=scim:read", BOTH, "is for clients whose only grant type"),
         (f"{SCIM}2=scim:read", {}, "there is no API"),
     ],
 )
@@ -190,7 +190,7 @@ def test_what_is_not_registered(app: Flask, entry: str, fields: dict[str, Any], 
 
 def test_a_service_that_is_to_sign_people_in_has_to_give_them_up(app: Flask) -> None:
     service = make(app, f"{SCIM}=scim:read")
-    with pytest.raises(Invalid, match="is for clients with the grant type"):
+    with pytest.raises(Invalid, match="is for clients whose only grant type"):
         change(app, service, **BOTH)
 
 
@@ -220,7 +220,7 @@ def test_only_the_command_line_gives_and_changes_them(app: Flask, user: User) ->
             ),
             lambda actor=actor: clients.rotate_secret(actor, service.client_id),
         ):
-            with app.app_context(), pytest.raises(Invalid, match="on the command line alone"):
+            with app.app_context(), pytest.raises(Invalid, match="only by commands"):
                 act()
         with app.app_context():
             clients.change(actor, books.client_id, {"client_name": actor.operator})

@@ -61,7 +61,7 @@ def test_at_userinfo(explain: Explain, service: Service) -> None:
 
 
 def test_credentials_of_an_api(app: Flask, explain: Explain, api: ResourceServer) -> None:
-    assert "introspection alone" in explain(api.post("/oauth2/revoke", {"token": "x"}))
+    assert "only good for introspection" in explain(api.post("/oauth2/revoke", {"token": "x"}))
     right, api.secret = api.secret, "wrong"
     text = explain(api.introspect("t"))
     assert "The secret of the API is wrong" in text
