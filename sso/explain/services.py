@@ -19,8 +19,8 @@ def without_api(case: Case) -> Explanation | None:
         if not registered:
             return Explanation(
                 Message("The client is registered for no API, and userinfo is about people."),
-                Message("Register it for the API, by its identifier: %(option)s",
-                        option="client update ID --add-api URI"),
+                Message("Register it for the API, by its identifier:"),
+                case.update("--add-api", "URI"),
             )  # fmt: skip
         return Explanation(
             Message("The request names no API, and the client has no default API."),

@@ -38,6 +38,8 @@ VALUES = {
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
 }
+# In place of a key of its own, and so apart from the rest.
+TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*", "trust_audience": "sso"}
 
 
 def names(fields: list[Field]) -> set[str]:
@@ -52,8 +54,9 @@ def value_of(field: Field) -> object:
 
 
 def everything() -> dict[str, object]:
-    """A value for each field; that of `logo` is apart."""
-    fields = [field for field in SETTABLE if field.kind not in (Kind.IMAGE, Kind.KEY_SET)]
+    """A value for each field that may be together with others; that of `logo` is apart."""
+    apart = (Kind.IMAGE, Kind.KEY_SET)
+    fields = [field for field in SETTABLE if field.kind not in apart and field.name not in TRUST]
     values = {field.name: VALUES.get(field.name) or value_of(field) for field in fields}
     return {**values, "token_endpoint_auth_method": "private_key_jwt",
             "id_token_signed_response_alg": "ES256", "disabled": False}  # fmt: skip
