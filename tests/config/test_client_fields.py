@@ -111,7 +111,7 @@ def test_the_api_documents_its_fields() -> None:
 
 
 def test_the_api_takes_its_fields_and_no_others(app: Flask) -> None:
-    values = everything()
+    values = {**everything(), **TRUST}
     assert values.keys() == names(IN_API) - {"jwks"}
     assert clients.parsed_registration({**values, "logo": "x", "unknown": 7}) == values
     assert clients.replacing_registration({}).keys() == FIELDS.keys() - {"logo", "disabled"}
@@ -134,6 +134,18 @@ def test_all_that_is_registered_is_shown(app: Flask) -> None:
         assert entry.keys() == described.keys()
         planned = clients.plan_registration({**values, "logo": IMAGE}, client_id="books")
         assert planned.keys() == described.keys()
+
+
+def test_a_trusted_issuer_is_shown_as_well(app: Flask) -> None:
+    made = make_client(app, **TRUST)
+    with app.app_context():
+        client = stored_clients.find(made.client_id)
+        assert client
+        [entry] = apply.declaration()["clients"]
+        for fields in (clients.described(client), view(client), entry):
+            assert {name: fields[name] for name in TRUST} == TRUST
+        document = clients.registration_document(client)
+        assert {name: document[name] for name in TRUST} == TRUST
 
 
 def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None:
