@@ -5,16 +5,15 @@ also changes the clients that are registered for it, so that it counts at their 
 """
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
-from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
-from sso.flow import own_apis, resources
+from sso.flow import resources
 from sso.flow.resources import Described
 from sso.flow.scopes import SCOPES
 from sso.i18n.languages import LANGUAGES
@@ -22,8 +21,8 @@ from sso.i18n.message import Message
 from sso.models import Api, Client
 from sso.models.apis import ID_PREFIX
 from sso.models.clients import api_entry
-from sso.services import api_tokens, checks
 from sso.services import changes as differences
+from sso.services import checks, own_apis
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import apis, clients, named_groups
@@ -37,9 +36,6 @@ DEFAULTS: Mapping[str, Any] = {
     "scopes": {}, "translations": {}, "groups": [], "includes_groups": False,
     "access_token_lifetime": None, "introspection": False, "disabled": False,
 }  # fmt: skip
-_OWN_AT_COMMAND_LINE = Message(
-    "a client for an API of this server itself is registered and changed only by commands"
-)
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:/")
 
 
@@ -184,53 +180,13 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
         identifier = repr(default_api[:200])
         message = "the default API %(identifier)s is not among its APIs"
         errors.append(Message(message, identifier=identifier))
-    errors += _own_api_errors(named, metadata["grant_types"])
+    errors += own_apis.client_errors(named, metadata["grant_types"])
     added = [text for text in entries if text not in before]
     available: dict[str, Described] = {}
     if added:
         available |= apis.with_identifiers(named)
-        available |= _own()
+        available |= own_apis.every()
     return errors + [error for text in added if (error := _entry_error(text, available))]
-
-
-def _own() -> Mapping[str, resources.Api]:
-    return own_apis.every(context.settings().base_url)
-
-
-def require_operator(actor: Actor, entries: Collection[str]) -> None:
-    """Let only the command line register and change clients for the APIs of this server.
-
-    What such a client may do does not end with the rights of the administrator or the program that
-    changed it. Raises `Invalid`.
-    """
-    is_at_command_line = not (actor.user_id or actor.token or actor.service)
-    if is_at_command_line or not entries:
-        return
-    if any(api_entry(text)[0] in _own() for text in tidy_entries(entries)):
-        raise Invalid([_OWN_AT_COMMAND_LINE])
-
-
-def _own_api_errors(
-    named: Mapping[str, Collection[str] | None], grant_types: Collection[str]
-) -> Iterator[Message]:
-    """Return why a client cannot have these APIs of this server: only services do, by scopes."""
-    for identifier in named.keys() & _own().keys():
-        scopes = set(named[identifier] or ())
-        if set(grant_types) != {CLIENT_CREDENTIALS}:
-            yield Message(
-                "the API %(identifier)s is for clients whose only grant type is %(grant)s",
-                identifier=identifier,
-                grant=CLIENT_CREDENTIALS,
-            )
-        if not scopes:
-            yield Message(
-                "name the scopes of the API %(identifier)s; known: %(known)s",
-                identifier=identifier,
-                known=", ".join(_own()[identifier].scopes),
-            )
-        for scope, needed in api_tokens.NEEDED.items():
-            if scope in scopes and needed not in scopes:
-                yield Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)
 
 
 def _entry_error(text: str, available: Mapping[str, Described]) -> Message | None:
@@ -350,7 +306,7 @@ def _set_identifier(api: Api, text: str) -> Message | None:
     api.identifier = identifier
     if identifier == resources.normalized(context.settings().issuer):
         return Message("the identifier is this server's own; its API is userinfo")
-    if identifier in _own():
+    if identifier in own_apis.every():
         return Message("the identifier is that of an API of this server itself")
     if error := resources.identifier_error(text):
         return Message(

@@ -21,7 +21,7 @@ from sso.flow import resources
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import apis, checks, revocation
+from sso.services import apis, checks, own_apis, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
@@ -68,7 +68,7 @@ def register(
     is stored as a fast digest.
     """
     entries = fields.get("apis") or ()
-    apis.require_operator(actor, entries)
+    own_apis.require_operator(actor, entries)
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
@@ -131,7 +131,7 @@ def change(
     entries = [*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())]
     apis.hold(entries)
     client = _locked(client_id)
-    apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
+    own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
@@ -215,7 +215,7 @@ def rotate_secret(
     Raises `LookupError` and `Invalid`.
     """
     client = _locked(client_id)
-    apis.require_operator(actor, client.client_metadata.get("apis", ()))
+    own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
         raise Invalid([_SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
