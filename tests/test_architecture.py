@@ -229,7 +229,7 @@ def test_variables_are_named_after_what_they_hold(path: Path) -> None:
 NOUNS = {
     *("api_tokens", "apis", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
     *("ldap", "oidc", "outbox", "people", "preview", "refusals", "settings", "sign_in", "tokens"),
-    *("users", "webhooks", "worker"),
+    *("apis", "own_apis", "resources", "service_tokens", "users", "webhooks", "worker"),
 }
 PAIRS = {
     "command": "the command of a package, and what it runs",

@@ -4,9 +4,9 @@ An event that is recorded before its transaction commits becomes part of it, and
 it, unless `Event.survives_rollback`. An event that is recorded after the commit, or without a
 transaction, is written soon after.
 
-A signed-in user can repeat some events in a loop. For these, each user has a budget of rows per
-kind of event, hour and process. The end of a budget is recorded once; the log line is always
-written.
+A signed-in user and a service can repeat some events in a loop. For these, each has a budget of
+rows per kind of event, hour and process. The end of a budget is recorded once; the log line is
+always written.
 """
 
 import json
@@ -41,7 +41,8 @@ class Actor:
     """The author of an event: an operator, or else the user of the event, or the system.
 
     `by`: the tool that the operator uses, if it is more than a command; services copy it into their
-    events. `token`: the id of the API token of a program; `operator` is then its name. `user_id`:
+    events. `token`: the id of the API token of a program, `service`: the client that acts with an
+    access token of its own; `operator` is then its name. `user_id`:
     the signed-in operator, whose rights come from a group (see `services.roles`). `changes_staff`:
     may change administrators, members of the helpdesk, and who has these roles.
     """
@@ -52,6 +53,7 @@ class Actor:
     user_id: UUID | None = None
     is_helpdesk: bool = False
     changes_staff: bool = True
+    service: str | None = None
 
 
 USER = Actor()  # the user of the event
@@ -125,6 +127,8 @@ def _log(
         details.setdefault("operator", actor.operator)
     if actor.token:
         details.setdefault("api_token", actor.token)
+    if actor.service:
+        details.setdefault("service", actor.service)
     if actor.user_id:
         details.setdefault("operator_id", str(actor.user_id))
     text = _as_json(details)
@@ -215,7 +219,7 @@ def _clean_text(text: str) -> str:
 
 
 OWN_EVENTS_AN_HOUR = (
-    300  # rows of a kind for one user; applications that ask every minute need fewer
+    300  # rows of a kind for one user or service; applications that ask every minute need fewer
 )
 MOST_COUNTERS = 50_000  # counters in memory
 _EXTENSION = "sso.own_events"
@@ -225,15 +229,15 @@ class _Counts:
     """Counts of this hour, per process: authorize is called too often to ask Redis."""
 
     def __init__(self) -> None:
-        self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID]](), Lock()
+        self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID | str]](), Lock()
 
-    def increase(self, name: str, user: UUID) -> int:
+    def increase(self, name: str, whose: UUID | str) -> int:
         hour = int(clock.now().timestamp()) // 3600
         with self._lock:
             if hour != self._hour or len(self._counts) >= MOST_COUNTERS:
                 self._hour, self._counts = hour, Counter()
-            self._counts[name, user] += 1
-            return self._counts[name, user]
+            self._counts[name, whose] += 1
+            return self._counts[name, whose]
 
 
 def _counts() -> _Counts:
@@ -246,8 +250,17 @@ def _counts() -> _Counts:
 
 def own_event(name: Event, user: UUID, **fields: object) -> None:
     """Record an event that the user may repeat; beyond the budget, it is only logged."""
-    count = _counts().increase(name, user)
+    _own_event(name, "user", user, fields)
+
+
+def own_event_of_client(name: Event, client_id: str, **fields: object) -> None:
+    """Record an event of a client that acts for itself; see `own_event`."""
+    _own_event(name, "client", client_id, fields)
+
+
+def _own_event(name: Event, kind: str, whose: UUID | str, fields: Mapping[str, object]) -> None:
+    count = _counts().increase(name, whose)
     write = event if count <= OWN_EVENTS_AN_HOUR else on_log_alone
-    write(name, user=user, **fields)
+    write(name, **{kind: whose, **fields})
     if count == OWN_EVENTS_AN_HOUR + 1:
-        event(limited(name), user=user, count="of user")
+        event(limited(name), **{kind: whose, "count": f"of {kind}"})

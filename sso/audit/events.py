@@ -84,6 +84,7 @@ class Event(StrEnum):
     REFRESH_TOKEN_REUSED = "refresh_token_reused"
     RESET_ASKED = "reset_asked"
     SCOPE_DROPPED = "scope_dropped"
+    SERVICE_TOKEN_ISSUED = "service_token_issued"
     SESSION_ENDED = "session_ended"
     SIGN_UP_ASKED = "sign_up_asked"
     SIGNED_IN = "signed_in"
@@ -159,6 +160,8 @@ class Event(StrEnum):
     REVOCATION_REFUSED_LIMITED = "revocation_refused_limited", _ANYWAY
     SCOPE_DROPPED_LIMITED = "scope_dropped_limited", _ANYWAY
     SECOND_FACTOR_LIMITED = "second_factor_limited", _ANYWAY
+    SERVICE_TOKEN_ISSUED_LIMITED = "service_token_issued_limited", _ANYWAY
+    SERVICE_TOKENS_LIMITED = "service_tokens_limited", _ANYWAY
     SIGN_IN_LIMITED = "sign_in_limited", _ANYWAY
     SIGN_UP_LIMITED = "sign_up_limited", _ANYWAY
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY

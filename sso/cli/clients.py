@@ -33,7 +33,7 @@ from sso.process.program import COMMAND
 from sso.services import checks, clients, groups
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
-from sso.store import grants, outbox
+from sso.store import grants, outbox, service_tokens
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -312,7 +312,7 @@ def list_(as_json: bool) -> None:
 @client_argument
 @json_option
 def show(client_id: str, as_json: bool) -> None:
-    """Show an application's registration and its newest grants."""
+    """Show an application's registration, its newest grants, and how many tokens it has."""
     client = find_client(client_id)
     count, newest = grants.live_at(client.client_id, limit=_SHOWN_GRANTS)
     more = {
@@ -320,12 +320,18 @@ def show(client_id: str, as_json: bool) -> None:
         "newest_grants": [_grant(grant) for grant in newest],
         "logout_tokens_waiting": outbox.logouts_waiting_for(client.client_id),
     }
+    counts = ["live_grants", "logout_tokens_waiting"]
+    if CLIENT_CREDENTIALS in client.client_metadata["grant_types"]:
+        more["live_service_tokens"] = service_tokens.count_live(client.client_id)
+        counts.append("live_service_tokens")
     if as_json:
         print_json({**view(client), **more})
         return
     _show(client, as_json)
-    more["live_grants"] = f"{count} or more" if count == grants.MOST_COUNTED else count
-    print_record([(name, more[name]) for name in ("live_grants", "logout_tokens_waiting")])
+    for name in counts:
+        most = grants.MOST_COUNTED
+        more[name] = f"{most} or more" if more[name] == most else more[name]
+    print_record([(name, more[name]) for name in counts])
     if newest:
         print_line()
         print_table(

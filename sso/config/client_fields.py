@@ -39,6 +39,13 @@ def _jwks_uri_error(text: str) -> Message | None:
     return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)
 
 
+def _issuer_error(text: str) -> Message | None:
+    """OIDC Discovery §3: an issuer has neither a query nor a fragment."""
+    if error := _jwks_uri_error(text):
+        return error
+    return Message("it has a query") if "?" in text else None
+
+
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
 CLIENT_CREDENTIALS = "client_credentials"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
@@ -236,6 +243,25 @@ _TABLE = (
         "jwks_uri", Kind.URL, "URL of the application's public keys.",
         url_error=_jwks_uri_error,
         option=Option("jwks-uri", metavar="URL"),
+    ),
+    Field(
+        "trust_issuer", Kind.URL,
+        "Issuer whose JWTs authenticate the application, in place of a key of its own.",
+        noun=Message("the trusted issuer"), url_error=_issuer_error,
+        option=Option("trust-issuer", metavar="URL", removal="Trust no issuer any more."),
+    ),
+    Field(
+        "trust_subject", Kind.TEXT,
+        "The subject that these JWTs need; * stands for any characters.",
+        noun=Message("the trusted subject"),
+        option=Option("trust-subject", metavar="PATTERN"),
+    ),
+    Field(
+        "trust_audience", Kind.TEXT,
+        "The audience that these JWTs need, by default this server's issuer.",
+        noun=Message("the trusted audience"),
+        option=Option("trust-audience", metavar="AUDIENCE",
+                      removal="Expect this server's issuer as audience."),
     ),
     Field(
         "token_endpoint_auth_signing_alg", Kind.CHOICE, f"The one algorithm for {KEY}.",

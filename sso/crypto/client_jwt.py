@@ -134,7 +134,9 @@ class JwtFault(StrEnum):
 
     AUDIENCE = "audience"
     CLOCK = "clock"
+    ISSUER = "issuer"
     SIGNATURE = "signature"
+    SUBJECT = "subject"
     USED_BEFORE = "used_before"
 
 
@@ -219,15 +221,19 @@ def registry(alg: str) -> jws.JWSRegistry:
     return registry
 
 
-def expiry(claims: Mapping[str, Any], now: float) -> float:
-    """Check the times of a JWT, and return when it expires. Raises `InvalidJwt`."""
+def expiry(claims: Mapping[str, Any], now: float, longest: int = MAX_LIFETIME) -> float:
+    """Check the times of a JWT, and return when it expires. Raises `InvalidJwt`.
+
+    `longest`: how many seconds ahead it may be.
+    """
     exp = moment(claims, "exp")
     if exp is None:
         raise InvalidJwt("it has no exp")
     if exp <= now:
         raise InvalidJwt("it has expired; check the clock of the client", JwtFault.CLOCK)
-    if exp > now + MAX_LIFETIME + AHEAD:
-        raise InvalidJwt("its exp is more than an hour ahead", JwtFault.CLOCK)
+    if exp > now + longest + AHEAD:
+        hours = "an hour" if longest == 3600 else f"{longest // 3600} hours"
+        raise InvalidJwt(f"its exp is more than {hours} ahead", JwtFault.CLOCK)
     for name in ("iat", "nbf"):
         if (moment(claims, name) or 0) > now + AHEAD:
             fault = f"its {name} is in the future; check the clock of the client"

@@ -1,4 +1,5 @@
-"""The API for programs: client registrations as JSON (RFC 7591, RFC 7592), with an API token.
+"""The API for programs: client registrations as JSON (RFC 7591, RFC 7592), with an API token, or
+with an access token of a service for it.
 
 The token is in the Authorization header (RFC 6750 §2.1).
 """
@@ -9,55 +10,114 @@ from typing import Any, NoReturn
 
 from flask import Response, abort, request
 
-from sso import context
+from sso import context, database
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.config import urls
 from sso.crypto.secrets import API_TOKEN
 from sso.extensions import db
+from sso.flow import own_apis
 from sso.flow.refusals import Reason, because
 from sso.i18n.message import Message
 from sso.models import ApiToken, Client
+from sso.oauth import dpop, resource_servers
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens, clients
+from sso.services.api_tokens import Program, Service
 from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
+from sso.store.service_tokens import ServiceAccessToken
+from sso.store.tokens import AccessToken
 from sso.web.errors import as_json
 
 _CHALLENGE = 'Bearer realm="sso"'
 
 
-def authenticate(scope: str) -> ApiToken:
-    """Return the request's token, if it has this scope, and record its use; does not commit.
+def authenticate(scope: str) -> Program:
+    """Return the program that sent the request, if it has this scope; does not commit.
 
-    All other requests are aborted with an error. Failures have a limit of their own: tokens cannot
-    be guessed, and failures of others block no program.
+    It has an API token, whose use is recorded, or it is a service with an access token for this
+    API. All other requests are aborted with an error. Failures have a limit of their own: tokens
+    cannot be guessed, and failures of others block no program.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
         _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
                 "A token in a URL is in logs, too: revoke "
                 "it, and send another one in the Authorization header.")  # fmt: skip
     scheme, _, secret = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if scheme.lower() != "bearer" or not secret.strip():
+    scheme, secret = scheme.lower(), secret.strip()
+    is_jwt = secret.count(".") == 2
+    if not secret or scheme not in (("bearer", "dpop") if is_jwt else ("bearer",)):
         description = "Send an API token: Authorization: Bearer TOKEN"
         abort(as_json("invalid_token", description, 401, {"WWW-Authenticate": _CHALLENGE}))
+    program = _service(secret, scheme, scope) if is_jwt else _owner_of_token(secret)
+    if not api_tokens.allows(program, scope):
+        reason, more = because(Reason.WITHOUT_SCOPE, scope=scope), f', scope="{scope}"'
+        description = f"The API token lacks the scope {scope}."
+        _refuse(403, "insufficient_scope", reason, description, program, more)
+    spend(program)
+    return program
+
+
+def _owner_of_token(secret: str) -> ApiToken:
     try:
-        token = api_tokens.accept(secret.strip(), request.remote_addr)
+        return api_tokens.accept(secret, request.remote_addr)
     except api_tokens.Refused as error:
-        attempt = limiting.enter(limiting.API_TOKEN, "")
-        attempt.failed()
-        _refuse(401, "invalid_token", because(error.reason),
-                "The API token is unknown, expired or revoked.", error.token)  # fmt: skip
-    if not api_tokens.allows(token, scope):
-        _refuse(403, "insufficient_scope", because(Reason.WITHOUT_SCOPE, scope=scope),
-                f"The API token lacks the scope {scope}.", token, f', scope="{scope}"')  # fmt: skip
-    spend(token)
-    return token
+        _fail(because(error.reason), "The API token is unknown, expired or revoked.", error.token)
 
 
-def spend(token: ApiToken, requests: int = 1) -> None:
-    """Count requests of this token; a large one counts as several. Raises `TooManyAttempts`."""
-    if requests:
-        limiting.spend_own(limiting.API_REQUESTS, str(token.id), requests)
+def _service(text: str, scheme: str, scope: str) -> Service:
+    """Return the service whose access token for our API this is; abort if there is none."""
+    connection = database.session_connection()
+    identifier = own_apis.identifier_for(context.settings().base_url, scope)
+    token = resource_servers.find(connection, identifier, text)
+    is_services = isinstance(token, ServiceAccessToken)
+    usable = resource_servers.usable(connection, token, text) if token and is_services else None
+    if token is None or usable is None:
+        description = f"The access token is unknown, expired or revoked, or not for {identifier}."
+        _fail(because(Reason.UNKNOWN), description)
+    client = token.client
+    service = Service(client.client_id, client.name, usable.scope)
+    if (scheme == "dpop") != (token.dpop_jkt is not None):
+        description = (
+            "The access token is bound to a key: send it with the scheme DPoP and a proof."
+        )
+        if token.dpop_jkt is None:
+            description = "The access token is not bound to a key: send it with the scheme Bearer."
+        _fail(because(Reason.WRONG_METHOD, method=scheme), description, service)
+    if token.dpop_jkt is not None:
+        _use_proof(token, text, service)
+    return service
+
+
+def _use_proof(token: AccessToken | ServiceAccessToken, text: str, service: Service) -> None:
+    """Verify and use the DPoP proof of the request (RFC 9449 §7.1)."""
+    origin = urls.origin(context.settings().base_url) or ""
+    url = origin + request.script_root + request.path
+    try:
+        proof = dpop.verify_at(url, request.environ.get("HTTP_DPOP"), token.client, text)
+        dpop.use(database.session_connection(), proof)
+    except dpop.RefusedProof as error:
+        _fail(because(Reason.WRONG_METHOD, method="dpop"), error.get_error_description(), service)
+    if proof.thumbprint != token.dpop_jkt:
+        description = "The access token is bound to another key than that of the DPoP proof."
+        _fail(because(Reason.WRONG_METHOD, method="dpop"), description, service)
+
+
+def _fail(reason: Message, description: str, program: Program | None = None) -> NoReturn:
+    attempt = limiting.enter(limiting.API_TOKEN, "")
+    attempt.failed()
+    _refuse(401, "invalid_token", reason, description, program)
+
+
+def spend(program: Program, requests: int = 1) -> None:
+    """Count requests of a program; a large one counts as several. Raises `TooManyAttempts`."""
+    if not requests:
+        return
+    if isinstance(program, Service):
+        limiting.spend_own(limiting.API_REQUESTS, program.client_id, requests, kind="client")
+    else:
+        limiting.spend_own(limiting.API_REQUESTS, str(program.id), requests)
 
 
 def _refuse(
@@ -65,7 +125,7 @@ def _refuse(
     error: str,
     reason: Message,
     description: str,
-    token: ApiToken | None = None,
+    program: Program | None = None,
     more: str = "",
 ) -> NoReturn:
     """Abort with an error response (RFC 6750 §3), and record the refusal."""
@@ -76,7 +136,8 @@ def _refuse(
         error=error,
         description=description,
         reason=reason,
-        api_token=token and token.id,
+        api_token=program.id if isinstance(program, ApiToken) else None,
+        client=program.client_id if isinstance(program, Service) else None,
     )
     challenge = f'{_CHALLENGE}, error="{error}", error_description="{description}"{more}'
     headers = {"WWW-Authenticate": challenge} if status != 400 else None
@@ -145,9 +206,9 @@ def _actor() -> Actor:
 
 def actor_with(reading: str, writing: str) -> Actor:
     """Authenticate with the scope for the method; return the token as the actor. Commits."""
-    token = authenticate(reading if request.method in ("GET", "HEAD") else writing)
+    program = authenticate(reading if request.method in ("GET", "HEAD") else writing)
     db.session.commit()
-    return api_tokens.actor_of(token, _BY)
+    return api_tokens.actor_of(program, _BY)
 
 
 def _locked(client_id: str) -> Client:

@@ -45,7 +45,7 @@ else:
 
 
 def token() -> Response:
-    """Token endpoint: exchange an authorization code or a refresh token for tokens.
+    """Token endpoint: exchange a code or a refresh token; give a service a token for itself.
 
     Tokens are sent after the commit; on an error, nothing is stored. A code is redeemed last, so
     that no stranger uses it up with a wrong verifier or URI. A revocation after reuse is committed,
@@ -73,6 +73,13 @@ def token() -> Response:
 
 def _record(request: ProtocolRequest) -> None:
     """Record the event after the commit, so that the transaction needs no further statement."""
+    if token := request.service_token:
+        audit.own_event_of_client(
+            Event.SERVICE_TOKEN_ISSUED,
+            token.client_id,
+            audience=token.audience,
+            scope=token.scope or None,
+        )
     if live_grant := request.live_grant:
         first = request.payload.grant_type == "authorization_code"
         audit.event(

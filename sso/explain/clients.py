@@ -248,7 +248,7 @@ def unread_key_set(case: Case) -> Explanation | None:
     client = case.client
     if client is None or case.reason != Reason.KEY_SET:
         return None
-    url = client.client_metadata.get("jwks_uri")
+    url = client.client_metadata.get("jwks_uri") or client.trust_issuer
     return Explanation(
         Message(
             "The public keys of the client could not be read from %(url)s: %(fault)s.",

@@ -3,31 +3,38 @@
 import re
 from collections.abc import Sequence
 
-from sso.explain import apis, clients, pages, proofs, redirects, requests, tokens
+from sso.explain import apis, clients, pages, proofs, redirects, requests, services, tokens
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 from sso.store import refusals
 
 _CHECKS = (
+    services.credentials_of_api,
     clients.unknown,
     clients.known_by_now,
     clients.disabled,
     clients.wrong_secret,
     clients.wrong_method,
     clients.no_authentication,
+    services.distrusted,
     clients.refused_assertion,
     clients.unread_key_set,
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
     apis.refused,
     requests.not_a_member,
+    services.at_own_api,
     clients.api_token,
+    services.without_api,
+    services.without_scope,
+    services.at_userinfo,
     proofs.pkce,
     proofs.dpop,
     tokens.narrowed,
     tokens.presented,
     clients.scope_of_userinfo,
     clients.no_token,
+    services.of_another_api,
     clients.not_its_own,
     requests.dropped_scopes,
     requests.wider_scope,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sso.flow import resources, scopes
 from sso.flow.refusals import Cause, describe
-from sso.flow.resources import NO_APIS, Apis
+from sso.flow.resources import NO_APIS, Api, Apis
 from sso.i18n.message import Message
 
 _TWO_FACTORS = "mfa"  # stands in every amr whose acr is 2 (RFC 8176 §2)
@@ -149,3 +149,13 @@ def _refusal(
     # OIDC Core §11: only offline_access outlives the session.
     is_offline = "offline_access" in names and "offline_access" in scopes.split(grant.scope)
     return None if grant.session_is_live or is_offline else describe(Cause.SESSION_ENDED)
+
+
+def scope_of_service(granted: str, api: Api) -> str | None:
+    """Return what a service's token for an API may still do; `None` if it may not be used.
+
+    `api` is as the client may use it now. Its groups are of people, and do not count here.
+    """
+    names = scopes.split(granted)
+    usable = [name for name in names if name in api.scopes]
+    return " ".join(usable) if usable or not names else None

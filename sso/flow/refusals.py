@@ -35,7 +35,9 @@ class Cause(StrEnum):
     MUST_SHOW_FACTOR = "must_show_factor"
     MUST_SIGN_IN = "must_sign_in"
     MUST_SIGN_IN_AGAIN = "must_sign_in_again"
+    NO_API_OF_SERVICE = "no_api_of_service"
     NO_LONGER_A_MEMBER = "no_longer_a_member"
+    NO_SCOPE_OF_API = "no_scope_of_api"
     NO_SIGNED_RESPONSES = "no_signed_responses"
     NOT_A_MEMBER = "not_a_member"
     NOT_A_MEMBER_OF_API = "not_a_member_of_api"
@@ -93,7 +95,14 @@ SENTENCES: dict[Cause, str] = {
     Cause.MUST_SHOW_FACTOR: N_("The user has to show a second factor, and prompt=none forbids it."),
     Cause.MUST_SIGN_IN: N_("The user has to sign in, and prompt=none forbids it."),
     Cause.MUST_SIGN_IN_AGAIN: N_("The user has to sign in again, and prompt=none forbids it."),
+    Cause.NO_API_OF_SERVICE: N_(
+        "A service needs an API: name one that the client is registered for in 'resource', or "
+        "register a default API."
+    ),
     Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
+    Cause.NO_SCOPE_OF_API: N_(
+        "None of the scopes asked for is registered for the client at the API %(resource)s."
+    ),
     Cause.NO_SIGNED_RESPONSES: N_(
         "The client is registered without an authorization_signed_response_alg."
     ),
@@ -141,6 +150,8 @@ class Reason(StrEnum):
     """What is wrong, as only operators learn it: the answer to a stranger does not tell."""
 
     ALTERED = "altered"
+    API_DISABLED = "api_disabled"
+    API_ELSEWHERE = "api_elsewhere"
     ASSERTION = "assertion"
     CLIENT_DISABLED = "client_disabled"
     EXPIRED = "expired"
@@ -150,6 +161,7 @@ class Reason(StrEnum):
     KEY_SET = "key_set"
     NO_ADMINISTRATOR = "no_administrator"
     NOT_OURS = "not_ours"
+    OF_SERVICE = "of_service"
     QUOTED_SECRET = "quoted_secret"  # noqa: S105 (no secret)
     REVOKED = "revoked"
     SESSION_ENDED = "session_ended"
@@ -164,11 +176,14 @@ class Reason(StrEnum):
     WITHOUT_SCOPE = "without_scope"
     WRONG_METHOD = "wrong_method"
     WRONG_SECRET = "wrong_secret"  # noqa: S105 (no secret)
+    WRONG_SECRET_OF_API = "wrong_secret_of_api"  # noqa: S105 (no secret)
 
 
 # As the log and the audit trail say it.
 REASONS: dict[Reason, str] = {
     Reason.ALTERED: "altered",
+    Reason.API_DISABLED: "disabled API",
+    Reason.API_ELSEWHERE: "the credentials of an API, which can only introspect",
     Reason.ASSERTION: "assertion: %(fault)s",
     Reason.CLIENT_DISABLED: "disabled client",
     Reason.EXPIRED: "expired",
@@ -178,6 +193,7 @@ REASONS: dict[Reason, str] = {
     Reason.KEY_SET: "key set: %(fault)s",
     Reason.NO_ADMINISTRATOR: "owner",
     Reason.NOT_OURS: "not a token of this server",
+    Reason.OF_SERVICE: "issued to a service",
     Reason.QUOTED_SECRET: "the right secret, in quotes or between spaces",
     Reason.REVOKED: "revoked",
     Reason.SESSION_ENDED: "session ended",
@@ -192,6 +208,7 @@ REASONS: dict[Reason, str] = {
     Reason.WITHOUT_SCOPE: "without %(scope)s",
     Reason.WRONG_METHOD: "wrong method: %(method)s",
     Reason.WRONG_SECRET: "wrong secret",
+    Reason.WRONG_SECRET_OF_API: "wrong secret of an API",
 }
 
 

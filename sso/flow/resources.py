@@ -226,3 +226,22 @@ def audience(
     if identifier is not None and identifier not in identifiers_in(allowed):
         raise InvalidTarget(Cause.RESOURCE_WITHDRAWN, identifier)
     return identifier
+
+
+def of_service(resource: str | None, default: str | None, apis: Apis, issuer: str) -> Api:
+    """Return the API that a token without a person is for. Raises `InvalidTarget`.
+
+    The issuer is none: userinfo is about people.
+    """
+    named = resource if resource is not None else default
+    identifier = _known(named, apis, issuer) if named is not None else None
+    if identifier is None:
+        raise InvalidTarget(Cause.NO_API_OF_SERVICE, named or "")
+    return apis[identifier]
+
+
+def scope_of_service(requested_scope: str | None, api: Api) -> str | None:
+    """Return the requested scopes that a service may have, by default all; `None`: not one."""
+    requested = scopes.split(requested_scope)
+    names = [name for name in requested if name in api.scopes] if requested else api.scopes
+    return " ".join(names) if names or not requested else None

@@ -79,6 +79,32 @@ def of_access_token(
     return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
 
 
+def of_service_token(
+    client_id: str,
+    audience: str,
+    scope: str,
+    *,
+    issuer: str,
+    jti: str,
+    issued_at: datetime,
+    expires_at: datetime,
+    dpop_jkt: str | None = None,
+) -> Claims:
+    """RFC 9068 §2.2, for a client that acts for itself: it is the subject, and nobody signed in."""
+    claims = {
+        "iss": issuer,
+        "aud": audience,
+        "sub": client_id,
+        "client_id": client_id,
+        "jti": jti,
+        "iat": _timestamp(issued_at),
+        "exp": _timestamp(expires_at),
+    }
+    if scope:
+        claims["scope"] = scope
+    return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
+
+
 def of_id_token(
     grant: Grant,
     client: Client,

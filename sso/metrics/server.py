@@ -40,11 +40,12 @@ from sso.observability import counters
 # The variable of prometheus_client: a folder that all processes of one server write to.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-GRANTS = frozenset({"authorization_code", "refresh_token"})
+GRANTS = frozenset({"authorization_code", "refresh_token", "client_credentials"})
 TOKEN_ERRORS = frozenset(
     {
         "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client",
-        "unsupported_grant_type", "invalid_scope", "temporarily_unavailable", "server_error",
+        "unsupported_grant_type", "invalid_scope", "invalid_target",
+        "temporarily_unavailable", "server_error",
     }
 )  # fmt: skip
 SIGN_INS = {"signed_in": "success", "sign_in_failed": "failure"}

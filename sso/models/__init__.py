@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sso.models.records import AuditChain as AuditChain
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Refusal as Refusal
+    from sso.models.service_tokens import ServiceToken as ServiceToken
     from sso.models.users import BrowserSession as BrowserSession
     from sso.models.users import Group as Group
     from sso.models.users import Identity as Identity
@@ -57,6 +58,7 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),
+    "service_tokens": ("ServiceToken",),
     "user_indexes": (),
     "users": (
         "BrowserSession",

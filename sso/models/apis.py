@@ -8,6 +8,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sso import clock
 from sso.extensions import Base, UtcDateTime
 
+ID_PREFIX = "api-"
+
 
 class Api(Base):
     """An API. `identifier` is the audience of its tokens; `api_id` is its own name here.

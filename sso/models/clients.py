@@ -120,6 +120,21 @@ class ClientRegistration:
         return self.client_metadata.get("request_object_signing_alg")
 
     @property
+    def trust_issuer(self) -> str | None:
+        """The issuer whose JWTs authenticate it, in place of a key of its own (RFC 7523 §3)."""
+        return self.client_metadata.get("trust_issuer")
+
+    @property
+    def trust_subject(self) -> str:
+        """The subject that such a JWT needs; `*` stands for any characters."""
+        return str(self.client_metadata.get("trust_subject", ""))
+
+    @property
+    def trust_audience(self) -> str | None:
+        """The audience that such a JWT needs; `None`: the issuer of this server."""
+        return self.client_metadata.get("trust_audience")
+
+    @property
     def token_endpoint_auth_signing_alg(self) -> str | None:
         """The algorithm of client assertions; `None`: any of the allowed ones."""
         return self.client_metadata.get("token_endpoint_auth_signing_alg")

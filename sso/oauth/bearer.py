@@ -18,6 +18,7 @@ from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.i18n.message import code_of
 from sso.oauth import dpop, tokens
 from sso.ratelimit import refusals
+from sso.store import service_tokens
 from sso.store import tokens as store
 from sso.store.tokens import AccessToken
 from sso.web import errors, headers, parameters
@@ -183,6 +184,17 @@ def _challenges(error: OAuth2Error) -> list[str]:
     return [f"{by_dpop if is_dpop else bearer}, {parameters}"]
 
 
+def _service_of(text: str, jti: str | None) -> str | None:
+    """Return the client that got this token for itself."""
+    if jti is None or not tokens.is_of_service(text):
+        return None
+    with database.connection() as connection:
+        token = service_tokens.find(connection, jti)
+    if token is None or not tokens.is_genuine(text, token.access_digest):
+        return None
+    return token.client.client_id
+
+
 def _note_refusal(error: OAuth2Error) -> None:
     """Note for the log and the audit trail why a token is refused, and whose it is."""
     fields: dict[str, Any] = {
@@ -203,7 +215,9 @@ def _note_refusal(error: OAuth2Error) -> None:
         if jti is not None:
             with database.connection() as connection:
                 reasons = store.refusal_reasons_of_access(connection, jti)
-        if reasons is None:
+        if reasons is None and (service := _service_of(token, jti)):
+            fields |= {"reason": because(Reason.OF_SERVICE), "client": service}
+        elif reasons is None:
             fields["reason"] = because(Reason.UNKNOWN if jti else Reason.NOT_OURS)
         else:
             genuine = tokens.is_genuine(token, reasons.digest)

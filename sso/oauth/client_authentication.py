@@ -29,12 +29,13 @@ from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
-from sso.oauth import key_sets
+from sso.oauth import key_sets, workload_identity
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.request import Examined, ProtocolRequest
+from sso.oauth.workload_identity import SingleUse
 from sso.ratelimit import limiting, refusals
 from sso.services import transaction
-from sso.store import clients
+from sso.store import apis, clients
 from sso.store.clients import RegisteredClient
 from sso.store.redemption import TooManyUsed, use_once
 from sso.web import headers, parameters
@@ -42,6 +43,7 @@ from sso.web import headers, parameters
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
 METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
+CHANGED = "The client has just been changed; try again."
 _NOBODY = secrets.digest("no client has this secret")
 
 
@@ -148,7 +150,7 @@ def _by_assertion(
         raise examined.failure
     client = query_client(examined.client_id)
     if client is None or examined.client is None or client.updated_at != examined.client.updated_at:
-        raise ClientAuthenticationFailed("The client has just been changed; try again.", False)
+        raise ClientAuthenticationFailed(CHANGED, False)
     request.client, request.auth_method = client, method
     return client
 
@@ -196,6 +198,10 @@ def _reason(
     wrapped = secrets.matches(secret.strip(" \"'"), stored)
     previous = secrets.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
+        if apis.is_api_id(client_id) and (
+            reason := apis.why_refused(connection, client_id, secret)
+        ):
+            return reason
         return Reason.SWAPPED if swapped else unknown
     if not client.has_secret:
         return Reason.WRONG_METHOD
@@ -275,6 +281,11 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
     if form.get("client_assertion_type") != ASSERTION_TYPE:
         raise InvalidJwt(f"client_assertion_type is not {ASSERTION_TYPE}")
     jwt = client_jwt.read(form.get("client_assertion", ""))
+    trusting = _trusting(jwt, examined)
+    if trusting:
+        keys = partial(_keys, trusting, jwt, examined)
+        _use_once(workload_identity.verify(trusting, jwt, keys))
+        return trusting
     subject = jwt.claims.get("sub")
     if not _is_client_id(subject) or jwt.claims.get("iss") != subject:
         raise InvalidJwt("its iss and sub are not the client_id")
@@ -283,6 +294,8 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
     examined.client_id = subject
     examined.facts = _facts(jwt)
     client = _find(subject, examined)
+    if client.trust_issuer:
+        raise InvalidJwt("its iss is not the issuer that the client trusts", JwtFault.ISSUER)
     fapi, registered = client.is_fapi2, client.token_endpoint_auth_signing_alg
     algorithms = client_jwt.FAPI_ALGORITHMS if fapi else client_jwt.ALGORITHMS
     client_jwt.verify(jwt, _keys(client, jwt, examined), [registered] if registered else algorithms,
@@ -292,9 +305,22 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
     return client
 
 
-def _facts(jwt: ClientJwt) -> dict[str, object]:
+def _trusting(jwt: ClientJwt, examined: Examined) -> RegisteredClient | None:
+    """Return the client of the body if another issuer is to speak for it."""
+    if not examined.client_id or jwt.claims.get("iss") == examined.client_id:
+        return None
+    with database.connection() as connection:
+        client = clients.find_enabled(connection, examined.client_id)
+    if client is None or not client.trust_issuer:
+        return None
+    examined.facts = _facts(jwt, "iss", "sub")
+    return client
+
+
+def _facts(jwt: ClientJwt, *more: str) -> dict[str, object]:
     """Return the unverified fields of an assertion; none is secret."""
     values = {"kid": jwt.header.get("kid"), "alg": jwt.alg, "aud": jwt.claims.get("aud")}
+    values |= {name: jwt.claims.get(name) for name in more}
     facts: dict[str, object] = {
         name: audit.clean(value, MAX_FACT)
         for name, value in values.items()
@@ -366,12 +392,17 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     identifier = claims.get("jti")
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"it has no jti, a text of at most {client_jwt.MAX_ID} characters")
-    until = datetime.fromtimestamp(expires, UTC)
-    use = partial(use_once, kind="assertion", holder=client.client_id, identifier=identifier)
+    fault = "its jti was used before; make a new one for each request"
+    _use_once(SingleUse("assertion", client.client_id, identifier, expires, fault))
+
+
+def _use_once(use: SingleUse) -> None:
+    """Count an assertion as used. Raises `InvalidJwt` if it was already."""
+    until = datetime.fromtimestamp(use.expires, UTC)
+    use_it = partial(use_once, kind=use.kind, holder=use.holder, identifier=use.identifier)
     try:
-        is_first = transaction.committed(partial(use, now=now, expires_at=until))
+        is_first = transaction.committed(partial(use_it, now=clock.now(), expires_at=until))
     except TooManyUsed:
         raise InvalidJwt("too many assertions of the client are unexpired") from None
     if not is_first:
-        fault = "its jti was used before; make a new one for each request"
-        raise InvalidJwt(fault, JwtFault.USED_BEFORE)
+        raise InvalidJwt(use.fault, JwtFault.USED_BEFORE)

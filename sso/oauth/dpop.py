@@ -79,9 +79,17 @@ def verify(
 
     Raises `RefusedProof`.
     """
+    url = context.settings().base_url + ENDPOINTS[endpoint]
+    return verify_at(url, text, client, access_token)
+
+
+def verify_at(
+    url: str, text: str | None, client: RegisteredClient, access_token: str | None
+) -> Proof:
+    """Verify the proof of a client's request to this URL. Raises `RefusedProof`."""
     if text is None:
         raise RefusedProof(MISSING, KeyFault.MISSING)
-    url, now = context.settings().base_url + ENDPOINTS[endpoint], clock.now()
+    now = clock.now()
     try:
         proof = dpop.verify(text, method=flask_request.method, now=now, access_token=access_token)
     except dpop.InvalidProof as error:

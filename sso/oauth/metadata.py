@@ -23,7 +23,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "response_types_supported": ["code"],
         "response_modes_supported": [*request.RESPONSE_MODES, *request.SIGNED_RESPONSE_MODES],
         "authorization_signing_alg_values_supported": list(keys.ALGORITHMS),
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,

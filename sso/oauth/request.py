@@ -15,8 +15,10 @@ from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.flow.resources import Apis
 from sso.i18n.message import Message
 from sso.store import apis as stored_apis
+from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
+from sso.store.service_tokens import NewServiceToken
 from sso.web import parameters
 
 
@@ -52,11 +54,13 @@ class ProtocolRequest(OAuth2Request):
         self.writes_code_alone = False  # and nothing that has to count together with it
         self.proof: Proof | None = None  # of a key that the client has (RFC 9449)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
+        self.service_token: NewServiceToken | None = None  # that the client got for itself
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
         self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
         self.is_reported = False  # an event of its own reports the refusal
         self.audience: str | None = None  # the API that the access token is for
+        self.resource_server: ResourceServer | None = None  # an API, in place of a client
 
     @property
     def form(self) -> dict[str, str]:

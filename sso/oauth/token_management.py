@@ -1,4 +1,7 @@
-"""Revocation (RFC 7009) and introspection (RFC 7662): a client presents a token of its own."""
+"""Revocation (RFC 7009) and introspection (RFC 7662): a client presents a token of its own.
+
+An API introspects the tokens that are for it (see `resource_servers`).
+"""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,13 +18,16 @@ from sso.extensions import db
 from sso.flow import narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
-from sso.oauth import client_authentication, tokens
+from sso.oauth import client_authentication, resource_servers, tokens
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.resource_servers import UsableToken
 from sso.ratelimit import refusals
 from sso.store import apis as stored_apis
-from sso.store import grants
+from sso.store import grants, service_tokens
 from sso.store import tokens as store
+from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
+from sso.store.service_tokens import ServiceAccessToken
 
 
 @dataclass(frozen=True)
@@ -49,17 +55,39 @@ class PresentedToken:
         return self.row.is_revoked()
 
 
-def find(token: str, client: RegisteredClient) -> PresentedToken | None:
-    """Return the client's own token, of either kind, whatever the hint is."""
+OwnToken = PresentedToken | ServiceAccessToken
+
+
+def find(request: ProtocolRequest, client: RegisteredClient) -> OwnToken | None:
+    """Return the client's own token, of whatever kind, whatever the hint is."""
+    token = _token_of(request)
     is_refresh = token.startswith(secrets.REFRESH_TOKEN)
     if is_refresh:
         row = store.find_by_refresh_digest(secrets.digest(token))
     else:
         jti = tokens.claimed_jti(token)
+        if jti and tokens.is_of_service(token):
+            return _find_of_service(request, client, jti)
         row = store.find_by_jti(jti) if jti else None
         if row and not tokens.is_genuine(token, row.access_digest):
             return None
     return PresentedToken(row, is_refresh) if row and row.check_client(client) else None
+
+
+def _find_of_service(
+    request: ProtocolRequest, client: RegisteredClient, jti: str
+) -> ServiceAccessToken | None:
+    token = service_tokens.find(request.connection, jti)
+    if token is None or token.client.client_id != client.client_id:
+        return None
+    return token if tokens.is_genuine(request.form["token"], token.access_digest) else None
+
+
+def _token_of(request: ProtocolRequest) -> str:
+    # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
+    if "token" not in request.form:
+        raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
+    return request.form["token"]
 
 
 class OwnTokens:
@@ -68,30 +96,32 @@ class OwnTokens:
     ENDPOINT_NAME: str
     CLIENT_AUTH_METHODS = client_authentication.METHODS
 
-    def authenticate_token(
-        self, request: ProtocolRequest, client: RegisteredClient
-    ) -> PresentedToken | None:
+    def own_token(self, request: ProtocolRequest, client: RegisteredClient) -> OwnToken | None:
         """Return the client's own token; a foreign one is treated as unknown (RFC 7009 §2.2)."""
-        # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
-        if "token" not in request.form:
-            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
-        presented = find(request.form["token"], client)
+        presented = find(request, client)
         if presented is None:
-            event = Event.TOKEN_REFUSED
-            refusals.record(
-                event,
-                budget=event,
-                is_proven=not client.is_public,  # whom anyone can name
-                at=self.ENDPOINT_NAME,
-                client=client.client_id,
-            )
+            # Anyone can name a public client.
+            self.record_foreign(is_proven=not client.is_public, client=client.client_id)
         return presented
+
+    def record_foreign(self, *, is_proven: bool, **whose: Any) -> None:
+        """Record that the token is not one that may be asked about here."""
+        event = Event.TOKEN_REFUSED
+        refusals.record(event, budget=event, is_proven=is_proven, at=self.ENDPOINT_NAME, **whose)
 
 
 class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
     """An access token ends alone; a refresh token ends its grant (RFC 7009 §2.1)."""
 
-    def revoke_token(self, token: PresentedToken, request: ProtocolRequest) -> None:
+    def authenticate_token(
+        self, request: ProtocolRequest, client: RegisteredClient
+    ) -> OwnToken | None:
+        return self.own_token(request, client)
+
+    def revoke_token(self, token: OwnToken, request: ProtocolRequest) -> None:
+        if isinstance(token, ServiceAccessToken):
+            self._revoke_of_service(token)
+            return
         row = token.row
         if row.grant.ended_at or (row.revoked_at and not token.is_refresh):
             return  # already; anyone with the token could repeat this without end
@@ -106,19 +136,38 @@ class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
             grant=row.grant_id,
         )
 
+    def _revoke_of_service(self, token: ServiceAccessToken) -> None:
+        if not token.is_revoked():
+            service_tokens.revoke(token)
+            audit.event(Event.TOKEN_REVOKED, client=token.client.client_id, audience=token.audience)
+
 
 class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
     """A client asks about its own tokens; all others are inactive to it (RFC 7662 §4).
 
-    A public client cannot ask: the endpoint needs authentication (§2.1).
+    A public client cannot ask: the endpoint needs authentication (§2.1). An API asks about the
+    tokens that are for it.
     """
 
     CLIENT_AUTH_METHODS = client_authentication.CONFIDENTIAL_METHODS
 
+    def authenticate_endpoint_client(
+        self, request: ProtocolRequest
+    ) -> RegisteredClient | ResourceServer:
+        request.resource_server = resource_servers.authenticate(request)
+        client: RegisteredClient | ResourceServer = (
+            request.resource_server or super().authenticate_endpoint_client(request)
+        )
+        return client
+
     def authenticate_token(
         self, request: ProtocolRequest, client: RegisteredClient
-    ) -> PresentedToken | None:
-        presented = super().authenticate_token(request, client)
+    ) -> PresentedToken | UsableToken | None:
+        if request.resource_server:
+            return self._token_for(request, request.resource_server)
+        presented = self.own_token(request, client)
+        if isinstance(presented, ServiceAccessToken):
+            return resource_servers.usable(request.connection, presented, request.form["token"])
         if presented is None:
             return None
         if client.requires_dpop and not (presented.is_refresh or presented.row.dpop_jkt):
@@ -139,8 +188,19 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         names = map(resources.scope_of, scopes.split(scope))
         return replace(presented, scope=" ".join(dict.fromkeys(filter(None, names))))
 
-    def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
+    def _token_for(self, request: ProtocolRequest, api: ResourceServer) -> UsableToken | None:
+        """Return the token if it is for this API; an unknown and a foreign one are the same."""
+        text = _token_of(request)
+        token = resource_servers.find(request.connection, api.identifier, text)
+        if token is None:
+            self.record_foreign(is_proven=True, api=api.identifier)
+            return None
+        return resource_servers.usable(request.connection, token, text, api)
+
+    def introspect_token(self, token: PresentedToken | UsableToken) -> dict[str, Any]:
         """Return the members of RFC 7662 §2.2."""
+        if isinstance(token, UsableToken):
+            return token.members()
         row, grant = token.row, token.row.grant
         members: dict[str, Any] = {
             "active": True,

@@ -96,7 +96,7 @@ def issue(
     """
     settings, now, jti = context.settings(), clock.now(), keys.make_jti()
     api = request.apis[request.audience] if request.audience else None
-    lifetime = (api and api.access_token_lifetime) or settings.access_token_lifetime
+    lifetime = lifetime_for(api)
     expires_at = now + timedelta(seconds=lifetime)
     claims = token_claims.of_access_token(
         live_grant,
@@ -136,6 +136,11 @@ def issue(
         return None
     request.live_grant = live_grant
     return answer
+
+
+def lifetime_for(api: resources.Api | None) -> int:
+    """Return the seconds that an access token for an API lives."""
+    return (api and api.access_token_lifetime) or context.settings().access_token_lifetime
 
 
 def refresh_expiry(granted_at: datetime, now: datetime) -> datetime:
@@ -178,6 +183,12 @@ def claimed_jti(token: str) -> str | None:
     if not isinstance(jti, str) or len(jti) > _LONGEST_JTI or not jti.isprintable():
         return None
     return jti
+
+
+def is_of_service(token: str) -> bool:
+    """Return whether a token claims that its client is its subject. Nothing is verified."""
+    claims = unverified_claims(token) or {}
+    return claims.get("sub") is not None and claims.get("sub") == claims.get("client_id")
 
 
 def is_genuine(token: str, access_digest: str | None) -> bool:

@@ -24,12 +24,12 @@ from scim2_server.responses import ScimResponse
 from scim2_server.routing import Operation
 from scim2_server.service import ScimService
 
-from sso.models import ApiToken
 from sso.scim import filters, patches, resources
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
 from sso.services import roles
+from sso.services.api_tokens import Program
 from sso.services.checks import Invalid, Rule
 
 MOST_ATTRIBUTES = 50  # requested by name
@@ -167,14 +167,14 @@ def weight(request: ScimRequest) -> int:
 
 
 def answer(
-    request: ScimRequest, token: ApiToken, finish: Callable[[], None] | None
+    request: ScimRequest, program: Program, finish: Callable[[], None] | None
 ) -> ScimResponse:
     """Answer an authenticated request. Raises `SCIMException`.
 
     `finish`: commits a request that writes, before its answer is serialized, so that no lock is
     held meanwhile.
     """
-    storage = Storage(token, finish)
+    storage = Storage(program, finish)
     try:
         return Handler(SERVICE, storage).handle(request)
     except roles.NotAllowed as error:

@@ -19,10 +19,11 @@ from scim2_models import (
 )
 from scim2_server.storage import ScimStorage, SearchPage
 
-from sso.models import ApiToken, Group, User
+from sso.models import Group, User
 from sso.scim import filters, resources
 from sso.scim.patches import MemberEdit
 from sso.services import accounts, api_tokens, group_editing, roles
+from sso.services.api_tokens import Program
 from sso.store import groups as memberships
 from sso.store import named_groups
 from sso.store import users as stored_users
@@ -31,16 +32,16 @@ MOST_MEMBERS = 5000  # of all groups on a page, or of one group
 
 
 class Storage(ScimStorage):
-    """The storage for one request, with the rights of its token.
+    """The storage for one request, with the rights of the program.
 
     `finish`: commits a request that writes. Such a request locks the rows that it reads, so that
     they cannot change between its checks and its writes.
     """
 
-    def __init__(self, token: ApiToken, finish: Callable[[], None] | None) -> None:
+    def __init__(self, program: Program, finish: Callable[[], None] | None) -> None:
         self.finish, self.is_writing = finish, finish is not None
-        self.actor = api_tokens.actor_of(token, "scim")
-        self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
+        self.actor = api_tokens.actor_of(program, "scim")
+        self.invites = api_tokens.allows(program, api_tokens.SCIM_INVITE)
         self.is_patch = False
         self.edit: MemberEdit | None = None  # the members of a group, in PUT and PATCH
         self.keeps_name = False  # of a group, in PATCH

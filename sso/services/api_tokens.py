@@ -1,6 +1,7 @@
 """API tokens: create, revoke and accept them."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -34,7 +35,7 @@ SCOPES: Mapping[str, str] = {
 }
 _IMPLIED = {SCIM_WRITE: SCIM_READ, CLIENTS_WRITE: CLIENTS_READ, APIS_WRITE: APIS_READ}
 # These do nothing by themselves.
-_NEEDED = {SCIM_INVITE: SCIM_WRITE, SCIM_PRIVILEGED: SCIM_WRITE}
+NEEDED = {SCIM_INVITE: SCIM_WRITE, SCIM_PRIVILEGED: SCIM_WRITE}
 DEFAULT_LIFETIME, LONGEST_LIFETIME = timedelta(days=365), timedelta(days=5 * 366)
 MOST = 200  # not revoked
 
@@ -72,7 +73,7 @@ def create(
         errors.append(Message("there is no scope; known: %(known)s", known=", ".join(SCOPES)))
     errors += [
         Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)
-        for scope, needed in _NEEDED.items()
+        for scope, needed in NEEDED.items()
         if scope in granted and needed not in granted
     ]
     if not timedelta(0) < lives <= LONGEST_LIFETIME:
@@ -158,12 +159,27 @@ def _is_administrator(user_id: UUID) -> bool:
     return user is not None and user.disabled_at is None and roles.role_of(user.groups) == ADMIN
 
 
-def actor_of(token: ApiToken, by: str) -> Actor:
-    """Return the token as the actor of a program's request."""
-    changes_staff = allows(token, SCIM_PRIVILEGED)
-    return Actor(f"API token {token.name}", by, str(token.id), changes_staff=changes_staff)
+@dataclass(frozen=True)
+class Service:
+    """A client that acts with an access token of its own, in place of an API token."""
+
+    client_id: str
+    name: str
+    scope: str
 
 
-def allows(token: ApiToken, scope: str) -> bool:
+Program = ApiToken | Service
+
+
+def actor_of(program: Program, by: str) -> Actor:
+    """Return the owner of a token as the actor of a program's request."""
+    changes_staff = allows(program, SCIM_PRIVILEGED)
+    if isinstance(program, Service):
+        name, client_id = f"service {program.name}", program.client_id
+        return Actor(name, by, service=client_id, changes_staff=changes_staff)
+    return Actor(f"API token {program.name}", by, str(program.id), changes_staff=changes_staff)
+
+
+def allows(token: Program, scope: str) -> bool:
     """Return whether a token has a scope, or one that includes it."""
     return any(scope in (name, _IMPLIED.get(name)) for name in token.scope.split())

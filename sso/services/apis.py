@@ -20,12 +20,13 @@ from sso.config.fields import Kind
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
 from sso.flow import resources
+from sso.flow.resources import Described
 from sso.flow.scopes import SCOPES
 from sso.i18n.languages import LANGUAGES
 from sso.i18n.message import Message
 from sso.models import Api, Client
 from sso.models.clients import api_entry
-from sso.services import api_values, checks
+from sso.services import api_values, checks, own_apis
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
@@ -217,14 +218,14 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
     if len(named) < len(entries):
         errors.append(Message("an API is listed twice; name all its scopes in one entry"))
     if default_api is not None and default_api not in named:
-        errors.append(
-            Message(
-                "the default API %(identifier)s is not among its APIs",
-                identifier=repr(default_api[:200]),
-            )
-        )
+        identifier = repr(default_api[:200])
+        message = "the default API %(identifier)s is not among its APIs"
+        errors.append(Message(message, identifier=identifier))
+    errors += own_apis.client_errors(named, metadata["grant_types"])
     added = [text for text in entries if text not in before]
-    rows = apis.with_identifiers(named) if added else {}
+    rows: dict[str, Described] = {}
+    if added:
+        rows = {**apis.with_identifiers(named), **own_apis.every()}
     scopes = {identifier: row.scopes for identifier, row in rows.items()}
     available = {**scopes, **(_declared.get() or {})}
     return errors + [error for text in added if (error := _entry_error(text, available))]
@@ -370,6 +371,8 @@ def _identifier_error(api: Api, text: str) -> Message | None:
         return Message("the identifier of an API stays; register another API instead")
     if identifier == resources.normalized(context.settings().issuer):
         return Message("the identifier is this server's own; its API is userinfo")
+    if identifier in own_apis.every():
+        return Message("the identifier is that of an API of this server itself")
     if error := resources.identifier_error(text):
         return Message(
             "the identifier %(identifier)s is refused: %(reason)s",

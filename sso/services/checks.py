@@ -37,6 +37,7 @@ from sso.i18n.message import Message, code_of
 
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
+_TRUST_ISSUER = "trust_issuer"
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
 # Defaults of the profile; some fields accept other values, too.
 _IMPLIED: Mapping[str, Any] = {
@@ -53,8 +54,10 @@ _REFUSED = {
 }
 
 
-def implied_by_profile(fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a client gets with its profile."""
+def implied(fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a client gets with its profile, or with an issuer that it trusts."""
+    if fields.get(_TRUST_ISSUER) and not before.get(_TRUST_ISSUER):
+        return {_AUTH_METHOD.name: PRIVATE_KEY_JWT}
     if fields.get("profile") != FAPI2 or before.get("profile") == FAPI2:
         return {}
     algorithm = before.get(_ID_TOKEN_ALGORITHM.name)
@@ -83,14 +86,25 @@ def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterab
 
 def need_secret(fields: Mapping[str, Any]) -> bool:
     """Return whether a new client with these fields authenticates with a secret."""
-    registered = {**implied_by_profile(fields, {}), **fields}
+    registered = {**implied(fields, {}), **fields}
     return has_secret(registered.get(_AUTH_METHOD.name, _AUTH_METHOD.default))
 
 
 def without_other_keys(fields: Mapping[str, Any]) -> dict[str, None]:
-    """Remove the JWKS URL if a key set is set, and the key set if a JWKS URL is set."""
-    pairs = (("jwks", "jwks_uri"), ("jwks_uri", "jwks"))
-    return {other: None for name, other in pairs if fields.get(name) is not None}
+    """Remove the JWKS URL if a key set is set, and the key set if a JWKS URL is set.
+
+    A client that trusts an issuer has no keys of its own; those that are given with the issuer are
+    the issuer's. Without the issuer, it trusts no subject.
+    """
+    pairs = [("jwks", "jwks_uri"), ("jwks_uri", "jwks")]
+    if fields.get(_TRUST_ISSUER) is not None:
+        pairs += [(_TRUST_ISSUER, name) for name in ("jwks", "jwks_uri") if name not in fields]
+    removed: dict[str, None] = {
+        other: None for name, other in pairs if fields.get(name) is not None
+    }
+    if _TRUST_ISSUER in fields and fields[_TRUST_ISSUER] is None:
+        removed |= dict.fromkeys(("trust_subject", "trust_audience"))
+    return removed
 
 
 def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
@@ -99,8 +113,9 @@ def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri")
     if jwks is not None and jwks_uri is not None:
         yield Message("it has both a key set and a JWKS URL; give one of them (RFC 7591 §2)")
+    trusts = _TRUST_ISSUER in metadata
     signs = method == PRIVATE_KEY_JWT or "request_object_signing_alg" in metadata
-    if signs and jwks is None and jwks_uri is None:
+    if signs and not trusts and jwks is None and jwks_uri is None:
         options = " or ".join(FIELDS[name].usage for name in ("jwks", "jwks_uri"))
         yield Message(
             "its public keys are missing",
@@ -112,8 +127,38 @@ def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
             "as long as it has an algorithm of client assertions, it authenticates by a key",
             for_commands=f"{algorithm.flag} needs {_AUTH_METHOD.flag} {PRIVATE_KEY_JWT}",
         )
+    yield from _trust_errors(metadata)
     if metadata.get("profile") == FAPI2:
         yield from _fapi2_errors(metadata)
+
+
+def _trust_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
+    """Return why a client cannot trust JWTs of this issuer with this subject."""
+    issuer, subject = FIELDS[_TRUST_ISSUER], FIELDS["trust_subject"]
+    if issuer.name not in metadata:
+        for name in (subject.name, "trust_audience"):
+            if name in metadata:
+                yield Message(
+                    "%(label)s needs a trusted issuer",
+                    label=FIELDS[name].noun,
+                    for_commands=f"{FIELDS[name].flag} needs {issuer.flag}",
+                )
+        return
+    if subject.name not in metadata:
+        yield Message(
+            "a trusted issuer needs a trusted subject; it signs for others, too",
+            for_commands=f"{issuer.flag} needs {subject.usage}; the issuer signs for others, too",
+        )
+    elif metadata[subject.name].startswith("*"):
+        yield Message("the trusted subject begins with *; anyone with a JWT of the issuer may fit")
+    if metadata[_AUTH_METHOD.name] != PRIVATE_KEY_JWT:
+        yield Message(
+            "as long as it trusts an issuer, it authenticates by a key",
+            for_commands=f"{issuer.flag} needs {_AUTH_METHOD.flag} {PRIVATE_KEY_JWT}",
+        )
+    for name in ("request_object_signing_alg", "token_endpoint_auth_signing_alg"):
+        if name in metadata:
+            yield Message("a client that trusts an issuer has no %(field)s", field=name)
 
 
 def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Message:
@@ -145,6 +190,8 @@ def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
                 for_commands=f"{_ID_TOKEN_ALGORITHM.flag} {' or '.join(FAPI_ALGORITHMS)}",
             )
         )
+    if _TRUST_ISSUER in metadata:
+        yield profile_requires(Message("a key of the client itself, in place of a trusted issuer"))
     keys = client_jwt.usable_keys(metadata.get("jwks"))
     if keys and not any(set(key.algorithms) & set(FAPI_ALGORITHMS) for key in keys):
         yield profile_requires(Message("a key for PS256, ES256 or EdDSA"))

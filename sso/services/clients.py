@@ -22,11 +22,11 @@ from sso.flow import resources
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import apis, checks, revocation
+from sso.services import apis, checks, own_apis, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, grants, named_groups
+from sso.store import clients, grants, named_groups, service_tokens
 
 # Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
@@ -68,7 +68,9 @@ def register(
     private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
     is stored as a fast digest.
     """
-    apis.hold(fields.get("apis") or ())
+    entries = fields.get("apis") or ()
+    own_apis.require_operator(actor, entries)
+    apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
@@ -127,15 +129,17 @@ def change(
     the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
     edit = (lists or {}).get("apis", ListEdit())
-    apis.hold([*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())])
+    entries = [*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())]
+    apis.hold(entries)
     client = _locked(client_id)
+    own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
-        grants.end_of_client(client_id, "client_disabled")
+        _end_access(client_id)
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if "groups" in changes:
@@ -171,7 +175,7 @@ def _alter(
     secret: str | None,
 ) -> tuple[differences.Differences, list[str]]:
     """Edit the object without its other rows; return the changes, and notes for the operator."""
-    edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
+    edits, notes = {**checks.implied(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
         if FIELDS[name].kind is Kind.APIS:
@@ -212,6 +216,7 @@ def rotate_secret(
     Raises `LookupError` and `Invalid`.
     """
     client = _locked(client_id)
+    own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
         raise Invalid([_SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
@@ -223,10 +228,10 @@ def rotate_secret(
 
 @audit.acting
 def disable(actor: Actor, client_id: str) -> Client:
-    """Disable a client and end its grants. Raises `LookupError`."""
+    """Disable a client; its grants and tokens end. Raises `LookupError`."""
     client = _locked(client_id)
     clients.set_disabled(client, True)
-    grants.end_of_client(client_id, "client_disabled")
+    _end_access(client_id)
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
 
@@ -249,6 +254,12 @@ def delete(actor: Actor, client_id: str) -> None:
     grants.end_of_client(client_id, "client_deleted")
     clients.remove(client)
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
+
+
+def _end_access(client_id: str) -> None:
+    """End the grants of a client that is disabled, and the tokens that it got for itself."""
+    grants.end_of_client(client_id, "client_disabled")
+    service_tokens.end_of_client(client_id)
 
 
 def _locked(client_id: str) -> Client:
@@ -334,7 +345,7 @@ def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
     Omitted fields get their defaults, except `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
-    implied = checks.implied_by_profile(fields, {})
+    implied = checks.implied(fields, {})
     return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
 
 

@@ -5,18 +5,21 @@ requests of a client find its APIs in memory, as long as its row is the same.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from sso import clock
+from sso import clock, context
+from sso.crypto import secrets
 from sso.database import dialects
 from sso.extensions import db
-from sso.flow import resources
+from sso.flow import own_apis, resources
+from sso.flow.refusals import Reason
 from sso.flow.resources import Apis
 from sso.models import Api, Client
+from sso.models.apis import ID_PREFIX
 from sso.store import lists, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.lists import Match, Order, Slice
@@ -57,16 +60,62 @@ def of_client(connection: Connection, client: RegisteredClient) -> Apis:
 
 
 def _read(connection: Connection, client: RegisteredClient) -> Apis:
-    apis = {}
+    apis, own = {}, own_apis.every(context.settings().base_url)
     for identifier, names in client.apis.items():
-        row: Any = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
-        if row is not None:
-            scopes = row["scopes"]
+        api = own.get(identifier) or _find_enabled(connection, identifier)
+        if api is not None:
+            scopes = api.scopes
             if names is not None:
                 scopes = {name: text for name, text in scopes.items() if name in names}
-            groups = frozenset(row["groups"])
-            apis[identifier] = resources.Api(**{**row, "scopes": scopes, "groups": groups})
+            apis[identifier] = replace(api, scopes=scopes)
     return apis
+
+
+def _find_enabled(connection: Connection, identifier: str) -> resources.Api | None:
+    row: Any = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
+    return resources.Api(**{**row, "groups": frozenset(row["groups"])}) if row else None
+
+
+@dataclass(frozen=True)
+class ResourceServer:
+    """An enabled API that has credentials for introspection."""
+
+    api_id: str
+    identifier: str
+    includes_groups: bool
+    secret_digest: str
+
+
+_FIND_RESOURCE_SERVER = select(*prepared.columns(ResourceServer, _TABLE)).where(
+    _TABLE.c.api_id == bindparam("api_id"),
+    _TABLE.c.disabled_at.is_(None),
+    _TABLE.c.secret_digest.is_not(None),
+)
+_FIND_CREDENTIALS = select(_TABLE.c.secret_digest, _TABLE.c.disabled_at).where(
+    _TABLE.c.api_id == bindparam("api_id")
+)
+
+
+def is_api_id(text: str) -> bool:
+    """Return whether a text has the form of the id of an API."""
+    return text.startswith(ID_PREFIX)
+
+
+def find_resource_server(connection: Connection, api_id: str) -> ResourceServer | None:
+    """Return the API with this id if it may introspect."""
+    row = prepared.first(connection, _FIND_RESOURCE_SERVER, {"api_id": api_id})
+    return prepared.record(ResourceServer, row) if row else None
+
+
+def why_refused(connection: Connection, api_id: str, secret: str) -> Reason | None:
+    """Return why an API is not let in with this secret; `None` if there is no such API."""
+    row = prepared.first(connection, _FIND_CREDENTIALS, {"api_id": api_id})
+    if row is None:
+        return None
+    if row["disabled_at"]:
+        return Reason.API_DISABLED
+    is_right = secrets.matches(secret, row["secret_digest"] or "")
+    return Reason.API_ELSEWHERE if is_right else Reason.WRONG_SECRET_OF_API
 
 
 def find(identifier: str) -> Api | None:

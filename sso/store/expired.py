@@ -21,6 +21,7 @@ from sso.models import (
     MailToken,
     PushedRequest,
     Refusal,
+    ServiceToken,
     SigningKey,
     Token,
     UpstreamSession,
@@ -179,6 +180,8 @@ EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
     # Of a repeated refresh: its refresh token stands in another row.
     Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
+    # Nothing hangs on it, and a service may ask for one a second.
+    Expiry(ServiceToken, ServiceToken.expires_at, CLOCK_SKEW),
     Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
     Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
     # An ended session is deleted when it would have expired.

@@ -99,7 +99,29 @@ _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does t
 _BANK = "tests/applications/test_high_assurance.py runs it"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
+_SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
+_PLATFORM = "needs the platform; tests/oauth/test_workload_identity.py has JWTs like it"
 NOT_RUN = {
+    '.venv/bin/flask api create --identifier https://invoices.example.com --name Invoices '
+    '--scope read="Read invoices" --scope write="Change invoices"': _SERVICE,
+    'curl https://id.example.com/api/auth/oauth2/token --user "$CLIENT_ID:$CLIENT_SECRET" '
+    "-d grant_type=client_credentials -d resource=https://invoices.example.com -d scope=read":
+        _SERVICE,
+    '.venv/bin/flask client create --name "Nightly report" --service '
+    "--api https://invoices.example.com=read --trust-issuer https://cluster.example.com "
+    '--trust-subject "system:serviceaccount:reports:nightly"': _PLATFORM,
+    "apiVersion: v1": _PLATFORM,
+    'curl https://id.example.com/api/auth/oauth2/token -d grant_type=client_credentials '
+    '-d client_id="$CLIENT_ID" '
+    "-d client_assertion_type=urn:ietf:params:oauth:client-assertion-type:jwt-bearer "
+    "--data-urlencode client_assertion@/var/run/secrets/sso/token": _PLATFORM,
+    "permissions:": _PLATFORM,
+    "deploy:": _PLATFORM,
+    'curl https://id.example.com/api/auth/oauth2/introspect --user "$API_ID:$API_SECRET" '
+    '-d token="$TOKEN"': "tests/oauth/test_resource_servers.py asks so",
+    ".venv/bin/flask client create --name Directory --service "
+    "--api https://id.example.com/api/auth/scim=scim:read,scim:write":
+        "tests/endpoints/test_own_apis.py uses such a service",
     _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
     "python3 -m venv .venv": "the same, line by line",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "

@@ -42,6 +42,8 @@ VALUES = {
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
 }
+# In place of a key of its own, and so apart from the rest.
+TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*", "trust_audience": "sso"}
 
 
 def names(fields: list[Field]) -> set[str]:
@@ -56,8 +58,9 @@ def value_of(field: Field) -> object:
 
 
 def everything() -> dict[str, object]:
-    """A value for each field; that of `logo` is apart."""
-    fields = [field for field in SETTABLE if field.kind not in (Kind.IMAGE, Kind.KEY_SET)]
+    """A value for each field that may be together with others; that of `logo` is apart."""
+    apart = (Kind.IMAGE, Kind.KEY_SET)
+    fields = [field for field in SETTABLE if field.kind not in apart and field.name not in TRUST]
     values = {field.name: VALUES.get(field.name) or value_of(field) for field in fields}
     return {**values, "token_endpoint_auth_method": "private_key_jwt",
             "id_token_signed_response_alg": "ES256", "disabled": False}  # fmt: skip
@@ -113,7 +116,7 @@ def test_the_api_documents_its_fields() -> None:
 
 
 def test_the_api_takes_its_fields_and_no_others(app: Flask) -> None:
-    values = everything()
+    values = {**everything(), **TRUST}
     assert values.keys() == names(IN_API) - {"jwks"}
     assert clients.parsed_registration({**values, "logo": "x", "unknown": 7}) == values
     assert clients.replacing_registration({}).keys() == FIELDS.keys() - {"logo", "disabled"}
@@ -137,6 +140,18 @@ def test_all_that_is_registered_is_shown(app: Flask) -> None:
         assert entry.keys() == described.keys()
         planned = clients.plan_registration({**values, "logo": IMAGE}, client_id="books")
         assert planned.keys() == described.keys()
+
+
+def test_a_trusted_issuer_is_shown_as_well(app: Flask) -> None:
+    made = make_client(app, **TRUST)
+    with app.app_context():
+        client = stored_clients.find(made.client_id)
+        assert client
+        [entry] = apply.declaration()["clients"]
+        for fields in (clients.described(client), view(client), entry):
+            assert {name: fields[name] for name in TRUST} == TRUST
+        document = clients.registration_document(client)
+        assert {name: document[name] for name in TRUST} == TRUST
 
 
 def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None:

@@ -1,0 +1,127 @@
+"""APIs at the introspection endpoint: their credentials, and the tokens that are for them.
+
+An API proves itself with its `api_id` and its secret, which are good for nothing else. It may ask
+about access tokens whose audience it is; all others are inactive to it (RFC 7662 §4).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sso import clock
+from sso.config.client_fields import CLIENT_CREDENTIALS
+from sso.crypto import secrets
+from sso.flow import narrowing
+from sso.oauth import client_authentication, tokens
+from sso.oauth.request import ProtocolRequest
+from sso.store import apis, service_tokens
+from sso.store import tokens as store
+from sso.store.apis import ResourceServer
+from sso.store.service_tokens import ServiceAccessToken
+from sso.store.tokens import AccessToken
+
+# Of the token itself. It has no email address, and no name of a person.
+_SHOWN = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "auth_time", "cnf", "act")
+
+
+@dataclass(frozen=True)
+class UsableToken:
+    """An access token as it may be used now. `claims` are its own, which its digest vouches for."""
+
+    claims: Mapping[str, Any]
+    scope: str
+    dpop_jkt: str | None
+    expires_at: datetime
+    groups: list[str] | None = None
+
+    def is_expired(self) -> bool:
+        return self.expires_at <= clock.now()
+
+    def is_revoked(self) -> bool:
+        return False  # a token that is revoked is not usable
+
+    def members(self) -> dict[str, Any]:
+        """RFC 7662 §2.2."""
+        members: dict[str, Any] = {"active": True}
+        if self.scope:
+            members["scope"] = self.scope
+        members |= {name: self.claims[name] for name in _SHOWN if name in self.claims}
+        members["token_type"] = tokens.token_type(self.dpop_jkt)
+        if self.groups is not None:
+            members["groups"] = self.groups
+        return members
+
+
+def authenticate(request: ProtocolRequest) -> ResourceServer | None:
+    """Return the API whose credentials the request has, or `None`: they may be a client's.
+
+    An API with a wrong secret is refused as an unknown client is. Raises `OAuth2Error`.
+    """
+    if request.examined:
+        return None
+    credentials = client_authentication.read_credentials(request)
+    if not apis.is_api_id(credentials.client_id):
+        return None
+    api = apis.find_resource_server(request.connection, credentials.client_id)
+    if api is None or not secrets.matches(credentials.client_secret, api.secret_digest):
+        return None
+    return api
+
+
+def find(
+    connection: Connection, identifier: str, text: str
+) -> AccessToken | ServiceAccessToken | None:
+    """Return the access token if it is for this API."""
+    jti = tokens.claimed_jti(text)
+    if jti is None:
+        return None
+    is_of_service = tokens.is_of_service(text)
+    token: AccessToken | ServiceAccessToken | None = (
+        service_tokens.find(connection, jti)
+        if is_of_service
+        else store.find_access_token(connection, jti)
+    )
+    if token is None or token.audience != identifier:
+        return None
+    return token if tokens.is_genuine(text, token.access_digest) else None
+
+
+def usable(
+    connection: Connection,
+    token: AccessToken | ServiceAccessToken,
+    text: str,
+    api: ResourceServer | None = None,
+) -> UsableToken | None:
+    """Return the token, reduced to what it may do now; `None` if it may not be used.
+
+    `text` is the token itself, which is genuine. `api`: the one that asks; it learns the groups of
+    a user if it may have them.
+    """
+    if token.is_expired() or token.is_revoked():
+        return None
+    client = token.client
+    if client.requires_dpop and not token.dpop_jkt:
+        return None
+    groups = None
+    if isinstance(token, ServiceAccessToken):
+        scope = _scope_of_service(connection, token)
+    else:
+        available = apis.of_client(connection, client)
+        allowed = narrowing.allowed(client, token.user.groups, token.grant, available)
+        scope = None if allowed.refusal else allowed.scope_at(token.audience, token.scope)
+        if api and api.includes_groups:
+            groups = list(token.user.groups)
+    if scope is None:
+        return None
+    claims = tokens.unverified_claims(text) or {}
+    return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, groups)
+
+
+def _scope_of_service(connection: Connection, token: ServiceAccessToken) -> str | None:
+    if not token.client.check_grant_type(CLIENT_CREDENTIALS):
+        return None
+    api = apis.of_client(connection, token.client).get(token.audience)
+    return narrowing.scope_of_service(token.scope, api) if api else None

@@ -1,0 +1,89 @@
+"""Workload identity: a JWT of an issuer that a client trusts authenticates it (RFC 7523 §3).
+
+A platform gives each workload such a JWT: Kubernetes to a service account, GitHub Actions and
+GitLab CI to a job. So the workload keeps no secret. The JWT names the issuer of the platform and
+the workload, not the client, which the request names.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sso import clock, context
+from sso.crypto import client_jwt, secrets
+from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
+from sso.oauth.key_sets import Keys
+from sso.store.clients import RegisteredClient
+
+# Platforms give their JWTs longer lives than clients their assertions: to a job, as long as it may
+# run, and Amazon's Kubernetes a day. None counts twice.
+LONGEST_LIFETIME = 24 * 3600  # seconds
+_TYPES = ("jwt", None)
+_WILDCARD = "*"
+_MARK = 24  # characters of a digest, which tell the issuers of a client apart
+
+
+class SingleUse(NamedTuple):
+    """An identifier of a holder, which counts once until it expires; `fault`: if it is used."""
+
+    kind: str
+    holder: str
+    identifier: str
+    expires: float
+    fault: str
+
+
+def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -> SingleUse:
+    """Verify a JWT of the issuer that a client trusts; return what has to be used for it.
+
+    `keys` reads the keys of the issuer. Nothing is read for a JWT of another issuer or for another
+    workload. Raises `InvalidJwt`, and what `keys` raises.
+    """
+    claims, now = jwt.claims, clock.now().timestamp()
+    if claims.get("iss") != client.trust_issuer:
+        raise InvalidJwt("its iss is not the issuer that the client trusts", JwtFault.ISSUER)
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not matches(client.trust_subject, subject):
+        raise InvalidJwt("its sub is not one that the client trusts", JwtFault.SUBJECT)
+    _check_audience(claims.get("aud"), client.trust_audience or context.settings().issuer)
+    expires = client_jwt.expiry(claims, now, LONGEST_LIFETIME)
+    client_jwt.verify(jwt, keys(), client_jwt.ALGORITHMS, _TYPES, "the trusted issuer")
+    return _single_use(client, jwt, expires)
+
+
+def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> SingleUse:
+    """Return the `jti`, or the digest of what is signed: a signature may have several spellings."""
+    holder = f"{client.client_id}/{secrets.digest(client.trust_issuer or '')[-_MARK:]}"
+    fault = "it was used before; get a new one for each request"
+    identifier = jwt.claims.get("jti")
+    if "jti" not in jwt.claims:
+        signed = secrets.digest(jwt.text.rpartition(".")[0])
+        return SingleUse("workload", holder, signed, expires, fault)
+    if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
+        raise InvalidJwt(f"its jti is not a text of at most {client_jwt.MAX_ID} characters")
+    return SingleUse("workload jti", holder, identifier, expires, fault)
+
+
+def _check_audience(audience: Any, expected: str) -> None:
+    """A second audience could use the JWT here."""
+    if audience not in (expected, [expected]):
+        raise InvalidJwt(f"its aud has to be {expected} alone", JwtFault.AUDIENCE)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Return whether a text fits a pattern, in which `*` stands for any run of characters.
+
+    It takes no longer than reading the text once for each part of the pattern.
+    """
+    first, *parts = pattern.split(_WILDCARD)
+    if not parts:
+        return text == pattern
+    if not text.startswith(first):
+        return False
+    *middle, last = parts
+    position = len(first)
+    for part in middle:
+        start = text.find(part, position)
+        if start < 0:
+            return False
+        position = start + len(part)
+    return len(text) - len(last) >= position and text.endswith(last)
