@@ -23,10 +23,17 @@ from sso.endpoints import api
 from sso.extensions import db
 from sso.flow import scopes, token_claims
 from sso.flow.request import REPEATABLE
-from sso.oauth import authorization_request, authorization_server, client_authentication, metadata
+from sso.oauth import (
+    authorization_request,
+    authorization_server,
+    client_authentication,
+    device_authorization,
+    metadata,
+)
 from sso.oauth.bearer import require_oauth
 from sso.oauth.request import (
     CLIENT_FIELDS,
+    DEVICE_FIELDS,
     PUSHED_FIELDS,
     TOKEN_FIELDS,
     TOKEN_HINT_FIELDS,
@@ -41,7 +48,7 @@ from sso.web import static_files
 
 
 def token() -> Response:
-    """Token endpoint: exchanges an authorization code or a refresh token.
+    """Token endpoint: exchanges an authorization code, a device code or a refresh token.
 
     Tokens are answered after they are committed, or nothing has happened. A code is redeemed last,
     so that no stranger burns it with a wrong verifier or address. A revocation after reuse is kept,
@@ -70,7 +77,7 @@ def token() -> Response:
 def _tell(request: ProtocolRequest) -> None:
     """After the commit: the trail must not add a statement to a transaction this frequent."""
     if live_grant := request.live_grant:
-        first = request.payload.grant_type == "authorization_code"
+        first = request.payload.grant_type != "refresh_token"
         audit.event(
             Event.TOKENS_ISSUED if first else Event.TOKENS_REFRESHED,
             user=live_grant.user_id,
@@ -172,6 +179,23 @@ def pushed_request() -> Response:
             return refuse(request, error)
         changes.commit()
     return Response(json.dumps(answer), status=201, headers=default_json_headers)
+
+
+def device_authorization_request() -> Response:
+    """Device authorization endpoint: gives a device the codes by which a person signs it in."""
+    server = authorization_server()
+    try:
+        request = form_request(DEVICE_FIELDS, repeatable=REPEATABLE)
+    except OAuth2Error as error:
+        refused: Response = server.handle_error_response(None, error)
+        return refused
+    client_authentication.examine_assertion(request, "device_authorization")
+    with transaction.begin() as changes:
+        request.connection = changes.connection
+        response = device_authorization.answer(server, request)
+        if response.status_code == 200:
+            changes.commit()
+    return response
 
 
 _ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"

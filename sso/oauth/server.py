@@ -49,7 +49,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
             return super().get_token_grant(request)
         except UnsupportedGrantTypeError:
             raise OAuth2Error(
-                "The grant_type is neither authorization_code nor refresh_token.",
+                "The grant_type is none that this server supports.",
                 error="unsupported_grant_type",
             ) from None
 
@@ -75,6 +75,8 @@ class AuthorizationServer(AuthlibAuthorizationServer):
 
         `request` is `None` if it could not be read.
         """
+        if response.is_no_refusal(request, error):
+            return self.handle_response(*error())
         response.note_refusal(request, error)
         if request and error.redirect_uri:
             return self.handle_response(*response.error_to_client(request, error))

@@ -1,0 +1,43 @@
+"""The table of device authorizations (RFC 8628)."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sso import clock
+from sso.extensions import Base, UtcDateTime
+from sso.models.clients import Client
+from sso.models.grants import Grant
+
+
+class DeviceCode(Base):
+    """A device that waits for a person; the used row stays until it is purged, as a code's does.
+
+    `scope` and `resource` are those of the request. Its answer is `answered_at`, with the grant if
+    the person allowed it.
+    """
+
+    __tablename__ = "device_codes"
+
+    digest: Mapped[str] = mapped_column(String(80), primary_key=True)
+    # Keyed: there are few codes (see `crypto.user_codes`).
+    user_code_digest: Mapped[str] = mapped_column(String(80), unique=True)
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), index=True
+    )
+    scope: Mapped[str | None] = mapped_column(Text)
+    resource: Mapped[str | None] = mapped_column(Text)
+    # Where the request came from, for the person to compare.
+    address: Mapped[str] = mapped_column(String(45))
+    program: Mapped[str] = mapped_column(String(60))
+    # Seconds between two polls; longer for a device that polls too often.
+    interval: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    answered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    grant_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey(Grant.id, ondelete="CASCADE"), index=True
+    )
+    used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
