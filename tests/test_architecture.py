@@ -198,7 +198,17 @@ def test_a_file_is_the_whole_of_its_noun(path: Path) -> None:
 
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
-    *("api_tokens", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
+    *(
+        "api_tokens",
+        "clients",
+        "devices",
+        "dpop",
+        "factors",
+        "grants",
+        "groups",
+        "identities",
+        "keys",
+    ),
     *("ldap", "oidc", "outbox", "people", "refusals", "sign_in", "tokens", "users"),
     "webhooks",
 }
@@ -274,6 +284,7 @@ def test_the_migrations_form_one_line() -> None:
 ADDRESSES = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
     f"{BASE}/oauth2/par": {"POST"},
+    f"{BASE}/oauth2/device_authorization": {"POST"},
     f"{BASE}/oauth2/token": {"POST"},
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},
     f"{BASE}/oauth2/jwks": {"GET"},
@@ -294,6 +305,7 @@ ADDRESSES = {
     f"{BASE}/second-factor": {"GET", "POST"},
     f"{BASE}/sign-out": {"GET", "POST"},
     f"{BASE}/consent": {"GET", "POST"},
+    f"{BASE}/device": {"GET", "POST"},
     f"{BASE}/account": {"GET", "POST"},
     f"{BASE}/account/email": {"GET", "POST"},
     f"{BASE}/forgotten-password": {"GET", "POST"},

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sso.explain import clients, pages, proofs, redirects, requests, tokens
+from sso.explain import clients, devices, pages, proofs, redirects, requests, tokens
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 from sso.store import refusals
@@ -23,6 +23,9 @@ _CHECKS = (
     clients.api_token,
     proofs.pkce,
     proofs.dpop,
+    devices.user_code,
+    devices.polling,
+    devices.not_registered,
     tokens.narrowed,
     tokens.presented,
     clients.scope_of_userinfo,

@@ -240,3 +240,11 @@ def of_user(user_id: UUID) -> list[SignedInDevice]:
         .order_by(Grant.created_at)
     )
     return [SignedInDevice(*row) for row in rows]
+
+
+def programs_of(grant_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the programs of the devices that have these grants, by grant."""
+    rows = db.session.execute(
+        select(DeviceCode.grant_id, DeviceCode.program).where(DeviceCode.grant_id.in_(grant_ids))
+    )
+    return {grant_id: program or "?" for grant_id, program in rows if grant_id}
