@@ -14,7 +14,7 @@ ALLOWED = (
     # Texts of SQLite, of drivers and of poolers, which have no code.
     *("'no such table' in text", "'no such column' in text", "'has no column named' in text"),
     *("'locked' not in str(error)", "'connection is closed' in str(error)"),
-    *("'file is not a database' in str(error.orig)", "_REFUSED.search(str(error))"),
+    *("'file is not a database' in str(error.orig)", "_REFUSES_OPTIONS.search(str(error))"),
     *("text in str(error)", "{'statement pooling mode':"),
     # Names of findings, of kinds and of causes, which are keys and no errors.
     *("{'clock and HTTP Date':", "{'database': installation", "{'redis': installation"),

@@ -88,6 +88,17 @@ def has_chained() -> bool:
     return db.session.scalar(select(1).where(AuditEvent.number.is_not(None)).limit(1)) is not None
 
 
+def counts(names: Sequence[str], since: datetime, until: datetime) -> dict[str, int]:
+    """Return how often each of these events happened in a span of time."""
+    statement = (
+        select(AuditEvent.name, func.count())
+        .where(AuditEvent.name.in_([str(name) for name in names]))
+        .where(AuditEvent.at >= since, AuditEvent.at < until)
+        .group_by(AuditEvent.name)
+    )
+    return {row[0]: row[1] for row in db.session.execute(statement)}
+
+
 def unchained(limit: int) -> Sequence[AuditEvent]:
     """The oldest events that are not in the chain yet."""
     return db.session.scalars(

@@ -35,7 +35,7 @@ from sso.models import KeyState
 from sso.process.program import COMMAND
 from sso.ratelimit import storage
 from sso.services.importing import MOST_SECONDS
-from sso.store import clients, factors, imported_hashes, outbox
+from sso.store import clients, factors, outbox, users
 from sso.store import keys as stored_keys
 from sso.store import webhooks as stored_webhooks
 
@@ -234,7 +234,7 @@ def database() -> Findings:
 
 def imported_passwords() -> Findings:
     """Check how much CPU time imported hashes add to each wrong password."""
-    methods = imported_hashes.methods()
+    methods = users.foreign_hash_methods()
     db.session.rollback()
     if not methods:
         yield ok("imported passwords", Message("no hashes of other systems are left"))

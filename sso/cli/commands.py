@@ -197,13 +197,13 @@ def only(
     `exactly`: the command cannot be undone or gives rights, so it needs a `whole` identifier. Names
     and prefixes may have matched another row yesterday, and people choose their own names.
     """
-    descriptions = [describe(item) for item in match.found[:MOST_MATCHES]]
+    descriptions = [describe(item) for item in match.rows[:MOST_MATCHES]]
     if len(descriptions) > 1:
-        names = ", ".join(descriptions) + (", …" if len(match.found) > MOST_MATCHES else "")
+        names = ", ".join(descriptions) + (", …" if len(match.rows) > MOST_MATCHES else "")
         raise Failure(f"{text} fits several: {names}; give {whole} in full")
     if descriptions and exactly and not match.is_exact:
         raise Failure(f"{text} fits {descriptions[0]}; this command needs {whole} in full")
-    return match.found[0] if descriptions else None
+    return match.rows[0] if descriptions else None
 
 
 class _WithId(Protocol):

@@ -1,8 +1,8 @@
-"""How the database is opened: SQLite made safe for several processes; PostgreSQL in its file.
+"""Open the database, and make SQLite safe for several processes; `postgresql` has its own part.
 
-Connections to SQLite wait outside the pool, one for each concurrent request. Taking one from the
-pool and giving it back costs more than the statement of userinfo: 13 % of the CPU of that request,
-and 5 % of a code exchange. PostgreSQL restarts and fails over, and needs the pool's care.
+Connections to SQLite are kept outside the pool, one for each concurrent request. Taking one from
+the pool and returning it costs more than the statement of userinfo: 13 % of the CPU time of that
+request, and 5 % of a code exchange. PostgreSQL restarts and fails over, and needs the pool.
 """
 
 import logging
@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.database import postgresql
+from sso.database import dialects, postgresql
 from sso.extensions import db
 from sso.process import concurrency, program
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("sso.database")
 
 
 class KeptConnections:
-    """Those of one engine. When it is disposed of, they are closed."""
+    """The idle connections of one engine. They are closed when the engine is disposed of."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -45,7 +45,7 @@ class KeptConnections:
 
     @contextmanager
     def take(self) -> Iterator[Connection]:
-        """One of them, for the block. What is not committed is rolled back."""
+        """Lend a connection to the block. Changes that are not committed are rolled back."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -59,7 +59,7 @@ class KeptConnections:
         if connection.in_transaction():
             try:
                 connection.rollback()
-            except SQLAlchemyError:  # the answer stands
+            except SQLAlchemyError:  # the answer is valid anyway
                 logger.info("a connection was gone before the end of its transaction")
                 connection.invalidate()
         if connection.invalidated or len(self._idle) >= concurrency.MAX_CONCURRENT:
@@ -68,7 +68,7 @@ class KeptConnections:
             self._idle.append(connection)
 
     def _close(self, _: Engine) -> None:
-        if os.getpid() != self._process:  # forked: SQLite must not even close its parent's
+        if os.getpid() != self._process:  # forked: SQLite must not even close those of its parent
             self._process = os.getpid()
             self._inherited += self._idle
             self._idle.clear()
@@ -82,55 +82,64 @@ BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
 
 
 def configure(app: Flask, database_url: str) -> None:
-    """Set the engine's options before Flask-SQLAlchemy makes it."""
+    """Set the engine's options before Flask-SQLAlchemy creates the engine."""
     app.config["SQLALCHEMY_DATABASE_URI"] = database_url
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
         app.config["SQLALCHEMY_ENGINE_OPTIONS"] = postgresql.engine_options(url)
-    # An exception's text goes to the log; the values of its statement don't.
+    # The text of an exception goes to the log, but not the values of its statement.
     app.config.setdefault("SQLALCHEMY_ENGINE_OPTIONS", {})["hide_parameters"] = True
 
 
 def prepare(app: Flask) -> None:
-    """Hook the engine of this application."""
+    """Register the event handlers of this application's engine, and its source of connections."""
     with app.app_context():
         engine = db.engine
     event.listen(engine, "connect", lambda *_: _connected.add(engine))
     event.listen(engine, "engine_disposed", _connected.discard)
-    if engine.dialect.name == "sqlite":
-        _prepare_sqlite(engine)
-        kept = KeptConnections(engine)
-        app.extensions["sso.connection"] = kept.take
-    else:
-        postgresql.prepare(engine)
+    _prepare_engine(engine)
+    if dialects.is_postgresql(engine):
         app.extensions["sso.connection"] = partial(postgresql.connection, engine)
-    app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
+    else:
+        app.extensions["sso.connection"] = KeptConnections(engine).take
+    app.teardown_appcontext(end_session)  # runs before Flask-SQLAlchemy's own
+
+
+def _prepare_engine(engine: Engine) -> None:
+    if dialects.is_postgresql(engine):
+        postgresql.prepare(engine)
+    else:
+        _prepare_sqlite(engine)
 
 
 def connection() -> AbstractContextManager[Connection]:
-    """A connection for the statements of one request. What is not committed is rolled back."""
-    found: AbstractContextManager[Connection] = current_app.extensions["sso.connection"]()
-    return found
+    """Return a connection for the statements of one request.
+
+    Changes that are not committed are rolled back.
+    """
+    connection: AbstractContextManager[Connection] = current_app.extensions["sso.connection"]()
+    return connection
 
 
 def session_connection() -> Connection:
-    """The connection of the session's transaction, once what waits in the session is written."""
+    """Write the session's pending changes, and return the connection of its transaction."""
     db.session.flush()
     return db.session.connection()
 
 
 @contextmanager
 def reading() -> Iterator[Connection]:
-    """The connection of the session, if this request has begun one; else one without the ORM.
+    """Return the connection of the session, if this request has begun one; else one without the
+    ORM.
 
-    To begin a session only to read costs 10 % of the sign-in page. Begin none within the block:
-    on PostgreSQL the request would hold two connections.
+    A session that only reads would cost 10 % of the sign-in page. Begin none within the block: on
+    PostgreSQL the request would hold two connections.
     """
     if db.session.registry.has():
         yield session_connection()
     else:
-        with connection() as found:
-            yield found
+        with connection() as without_session:
+            yield without_session
 
 
 def end_session(_: BaseException | None = None) -> None:
@@ -144,13 +153,13 @@ def end_session(_: BaseException | None = None) -> None:
         db.session().invalidate()
 
 
-# Engines that have opened a connection since they were made or disposed of.
+# Engines that have opened a connection since they were created or disposed of.
 _connected: WeakSet[Engine] = WeakSet()
 
 
 def _forget_connections() -> None:
-    """A forked process must not use its parent's connections: their answers would mix."""
-    for engine in list(_connected):  # the others share their pools: half a megabyte each
+    """Drop the parent's connections in a forked process: the answers to both would be mixed up."""
+    for engine in list(_connected):  # the others may share their pools: half a megabyte each
         engine.dispose(close=False)
 
 
@@ -158,34 +167,31 @@ os.register_at_fork(after_in_child=_forget_connections)
 
 
 def open_engine(database_url: str | URL, **options: Any) -> Engine:
-    """An engine beside the application's; the caller disposes of it."""
+    """Return an engine besides the application's; the caller disposes of it."""
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
         options["connect_args"] = postgresql.connect_args(url)
     engine = create_engine(url, hide_parameters=True, **options)
-    if engine.dialect.name == "sqlite":
-        _prepare_sqlite(engine)
-    else:
-        postgresql.prepare(engine)
+    _prepare_engine(engine)
     return engine
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """WAL and foreign keys; and every transaction that writes begins with BEGIN IMMEDIATE.
+    """Set WAL and foreign keys, and let every transaction that writes begin with BEGIN IMMEDIATE.
 
-    Reads before the first write see what is committed at their moment, as under PostgreSQL's
-    READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
-    which is what a read transaction that turns into a writing one gets. The driver sees to it, for
-    statements that begin with INSERT, UPDATE, DELETE or REPLACE; not for DDL (migrations begin by
-    themselves), savepoints and WITH, which this package therefore does without.
+    Reads before the first write see the rows that are committed at that moment, as under
+    PostgreSQL's READ COMMITTED. A write waits for its turn; a read transaction that begins to write
+    would fail with "database is locked". The driver does this for statements that begin with
+    INSERT, UPDATE, DELETE or REPLACE, but not for DDL (migrations begin by themselves), savepoints
+    and WITH, which this package therefore does not use.
     """
 
     @event.listens_for(engine, "do_connect")
-    def create_private_file(_dialect: object, _record: object, _args: object, named: Any) -> None:
+    def create_private_file(_dialect: object, _record: object, _args: object, _named: Any) -> None:
         # SQLite would create the file with the umask, often readable for everybody.
         path = engine.url.database
         if path and path != ":memory:" and "uri" not in engine.url.query:
-            with suppress(OSError):  # it is there, or SQLite says what is wrong
+            with suppress(OSError):  # the file exists, or SQLite reports the error
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     @event.listens_for(engine, "connect")
@@ -200,40 +206,43 @@ def _prepare_sqlite(engine: Engine) -> None:
 
 
 def _switch_to_wal(cursor: "sqlite3.Cursor") -> None:
-    """SQLite does not wait when two processes open a new file and switch at once."""
-    last = time.monotonic() + BUSY_TIMEOUT / 1000
+    """Switch to WAL, and try again if another process switches a new file at the same moment.
+
+    SQLite itself does not wait in this case.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT / 1000
     while True:
         try:
             cursor.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > last:
+            if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
         else:
             return
 
 
+_SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose reads all see the database of one moment, while others write."""
-    if engine.dialect.name == "postgresql":
-        engine = engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        )
+    """Return a connection whose reads all see the database at one moment, while others write."""
+    is_postgresql = dialects.is_postgresql(engine)
+    if is_postgresql:
+        engine = engine.execution_options(**_SNAPSHOT)
     with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
+        if not is_postgresql:
             connection.exec_driver_sql("BEGIN")
         yield connection
 
 
 @contextmanager
 def session_snapshot() -> Iterator[None]:
-    """Let all reads of the session see one state of the database; roll back at the end."""
+    """Let all reads of the session see the database at one moment; roll back at the end."""
     db.session.rollback()
-    if db.engine.dialect.name == "postgresql":
-        db.session.connection(
-            execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        )
+    if dialects.is_postgresql():
+        db.session.connection(execution_options=_SNAPSHOT)
     else:
         db.session.connection().exec_driver_sql("BEGIN")
     try:

@@ -1,4 +1,4 @@
-"""Rows that belong to no transaction: a thread writes them soon after, in batches."""
+"""Buffer rows that belong to no transaction: a thread writes them soon after, in batches."""
 
 import atexit
 import logging
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 logger = logging.getLogger("sso.database")
 
 T = TypeVar("T")
-MOST = 10_000  # rows of a kind that wait in a process; beyond that the oldest are on the log alone
+MOST = 10_000  # rows of a kind that wait in a process; beyond that the oldest are only in the log
 AT_ONCE = 500
 PAUSE = 0.5  # seconds in which rows gather
 PAUSE_AFTER_FAULT = 5.0
@@ -27,7 +27,7 @@ BURST_ENDS = 5.0
 
 
 class Buffer(Generic[T]):
-    """Rows of one process that belong to no transaction, on their way to the database."""
+    """The rows of one kind that wait in this process to be written."""
 
     def __init__(
         self, engine: Engine, write: Callable[[Connection, list[T]], None], name: str
@@ -44,27 +44,27 @@ class Buffer(Generic[T]):
         with self._state:
             self._lost += max(0, len(self._waiting) + len(rows) - MOST)
             self._waiting.extend(rows)
-            # A thread lives for one burst: an idle process has none, and none outlives a fork.
+            # A thread runs for one burst: an idle process has none, and none survives a fork.
             if self._thread is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
 
     def flush(self) -> bool:
-        """Write what waits. False if the database does not take it; then it goes on waiting.
+        """Write the waiting rows; return False if the database does not take them, and keep them.
 
-        A row that can never be written does not hold up the others.
+        A row that can never be written does not delay the others.
         """
         return self._write_waiting(None)
 
-    def _write_waiting(self, kept: Connection | None) -> bool:
-        """As `flush`, on this connection if there is one."""
-        singly = 0  # how many rows of a batch with such a one are still to be tried
+    def _write_waiting(self, open_connection: Connection | None) -> bool:
+        """Do as `flush`, on this connection if there is one."""
+        singly = 0  # how many rows of a failed batch are still to be tried one by one
         with self._writing:
             while batch := self._take(1 if singly > 0 else AT_ONCE):
                 singly -= 1
                 try:
-                    with self._transaction(kept) as connection:
+                    with self._transaction(open_connection) as connection:
                         self._write(connection, batch)
                 except Exception as error:
                     kind = type(error).__name__
@@ -93,12 +93,12 @@ class Buffer(Generic[T]):
                     return
 
     def _write_burst(self, pause: threading.Event) -> bool:
-        """As `flush`, for as long as rows keep coming."""
+        """Do as `flush`, for as long as more rows are put in."""
         with suppress(SQLAlchemyError), self._engine.connect() as connection:
             latest = monotonic()
             while True:
                 if self._waiting:
-                    connection.exec_driver_sql("SELECT 1")  # raises if it was cut off meanwhile
+                    connection.exec_driver_sql("SELECT 1")  # raises if the connection is lost
                     connection.rollback()
                     if not self._write_waiting(connection):
                         return False
@@ -109,13 +109,13 @@ class Buffer(Generic[T]):
         return self.flush()
 
     @contextmanager
-    def _transaction(self, kept: Connection | None) -> Iterator[Connection]:
-        if kept is None:
+    def _transaction(self, open_connection: Connection | None) -> Iterator[Connection]:
+        if open_connection is None:
             with self._engine.begin() as connection:
                 yield connection
         else:
-            with kept.begin():
-                yield kept
+            with open_connection.begin():
+                yield open_connection
 
     def _take(self, most: int) -> list[T]:
         with self._state:
@@ -136,6 +136,6 @@ _buffers: WeakSet[Buffer[Any]] = WeakSet()
 
 @atexit.register
 def flush_all() -> None:
-    """At the end of a process."""
+    """Write the waiting rows of all buffers at the end of the process."""
     for buffer in list(_buffers):
         buffer.flush()

@@ -1,6 +1,7 @@
-"""Statements that SQLite and PostgreSQL write differently; `postgresql` has the connections.
+"""The differences between the statements and locks of SQLite and PostgreSQL.
 
-SQLite lets one transaction write at a time, so it needs no advisory locks.
+SQLite lets one transaction write at a time, so it needs no advisory locks. `sso.database` and
+`postgresql` open the connections.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Engine,
     FromClause,
     SQLColumnExpression,
     String,
@@ -38,8 +40,8 @@ else:  # a command that lists users takes 60 ms longer with them
 Row = TypeVar("Row", bound=Base)
 
 
-def is_postgresql(connection: Connection | None = None) -> bool:
-    """Return whether a connection leads to PostgreSQL; without one, that of the session."""
+def is_postgresql(connection: Connection | Engine | None = None) -> bool:
+    """Return whether a connection or engine, by default that of the session, is PostgreSQL's."""
     return (connection or db.engine).dialect.name == "postgresql"
 
 
@@ -51,17 +53,17 @@ def insert(table: type[Base] | FromClause, dialect: str | None = None) -> "sqlit
 
 
 def insert_or_ignore(table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows that are not there yet; several transactions may do so at once."""
+    """Insert the rows that do not exist yet; several transactions may do so at once."""
     db.session.execute(insert(table).values(rows).on_conflict_do_nothing())
 
 
 def lock(
     model: type[Row], keep: InstrumentedAttribute[Any], *conditions: ColumnElement[bool]
 ) -> Row | None:
-    """Return the row as it is now, locked until the transaction ends; `None` if there is none.
+    """Lock a row until the transaction ends, and return it as it is now; `None` if there is none.
 
-    Updates the column `keep`, and those that change with each update, to their own values: SQLite
-    does not know FOR UPDATE.
+    It sets the column `keep`, and those that change with each update, to their own values: SQLite
+    has no FOR UPDATE.
     """
     columns = [keep, *(column for column in model.__table__.c if column.onupdate is not None)]
     unchanged = {column: column for column in columns}
@@ -74,7 +76,7 @@ def lock(
     return row
 
 
-LOCK_KIND = 0x73736F  # "sso": the first half of the keys of our advisory locks
+LOCK_KIND = 0x73736F  # "sso": the first half of the keys of this server's advisory locks
 
 
 def exclusive_lock(*key: Any) -> None:
@@ -84,7 +86,7 @@ def exclusive_lock(*key: Any) -> None:
 
 
 class shared_client_lock(FunctionElement[bool]):  # named as SQLAlchemy names functions
-    """True, once nobody holds the exclusive lock of the client whose id is given."""
+    """Take the shared lock of the client with this id; always true."""
 
     type = Boolean()
     inherit_cache = True
@@ -102,17 +104,17 @@ def _with_lock(element: shared_client_lock, compiler: SQLCompiler, **more: Any) 
 
 
 def exclusive_client_lock(client_id: str) -> None:
-    """Wait for the approvals that are under way; later ones wait until the transaction ends."""
+    """Wait for the client's approvals under way; later ones wait until this transaction ends."""
     exclusive_lock(LOCK_KIND, func.hashtext(client_id))
 
 
-_AFTER_ALL = "\U0010ffff"  # no text continues with it
+_AFTER_ALL = "\U0010ffff"  # the last character: no text has it
 
 
 def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
-    """Return a condition that an index answers: the column begins with this text, byte by byte.
+    """Return the condition that a column begins with this text, byte by byte; an index answers it.
 
-    On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).
+    On PostgreSQL, the index needs text_pattern_ops.
     """
     low, high = ("~>=~", "~<~") if is_postgresql() else (">=", "<")
     if not text:
@@ -128,6 +130,12 @@ def json_values(
     function = func.json_array_elements_text if is_postgresql() else func.json_each
     values = function(column).table_valued("value", name=name, joins_implicitly=True)
     return values, values.c.value.cast(String)
+
+
+def set_lock_timeout(connection: Connection, timeout: str) -> None:
+    """Limit how long this transaction waits for a lock; only PostgreSQL locks single rows."""
+    if is_postgresql(connection):
+        connection.execute(text(f"SET LOCAL lock_timeout = '{timeout}'"))
 
 
 def without_time_limit() -> None:

@@ -3,10 +3,10 @@
 A pooler in transaction mode gives each transaction another session of the server. So no session
 keeps a setting or a prepared statement: time limits are set at the beginning of a transaction, and
 nothing is prepared. Nothing else here belongs to a session: advisory locks end with their
-transaction, and nobody listens.
+transaction, and there is no LISTEN.
 
-A transaction that only read ends by COMMIT instead of ROLLBACK: at ROLLBACK psycopg forgets what it
-has prepared, and PostgreSQL would parse and plan the statements of the next request again.
+A transaction that only reads ends by COMMIT instead of ROLLBACK: at ROLLBACK psycopg forgets its
+prepared statements, and PostgreSQL would parse and plan those of the next request again.
 """
 
 import logging
@@ -41,7 +41,7 @@ _IN_TRANSACTION = 2  # libpq's PQTRANS_INTRANS; a failed one has another status
 
 
 def prepare_read_only(engine: Engine) -> None:
-    """Hook an engine of psycopg."""
+    """Let transactions of an engine that have only read end by COMMIT."""
     roll_back = engine.dialect.do_rollback
 
     def end(dbapi_connection: PoolProxiedConnection) -> None:
@@ -67,7 +67,7 @@ def prepare_read_only(engine: Engine) -> None:
 
 
 def note_write(connection: Connection) -> None:
-    """Call it before a statement that writes and that SQLAlchemy does not execute itself."""
+    """Note a write on a connection, before a statement that SQLAlchemy does not execute itself."""
     driver: Any = connection.connection.driver_connection
     driver.sso_wrote = True
 
@@ -85,18 +85,18 @@ _OF_POOLER = ("26000", "42P05")
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the driver's error makes this connection, and those like it, useless."""
+    """Return whether the driver's error makes this connection, and those like it, useless."""
     state = getattr(error, "sqlstate", None) or ""
     return state.startswith((*_CLOSED, _READ_ONLY, *_OF_POOLER))
 
 
 def is_of_pooler(error: BaseException) -> bool:
-    """Whether a driver's error shows that sessions are shared."""
+    """Return whether a driver's error shows that sessions are shared."""
     return getattr(error, "sqlstate", None) in _OF_POOLER
 
 
 def transient_reason(error: SQLAlchemyError) -> str | None:
-    """Why to try again, without statement and values; `None` for a permanent error."""
+    """Return why an error is transient, without statement and values; `None`: it is permanent."""
     if isinstance(error, PoolTimeout):
         return "all connections of the pool are in use"
     if isinstance(error, InvalidRequestError) and "connection is closed" in str(error):
@@ -117,14 +117,13 @@ def transient_reason(error: SQLAlchemyError) -> str | None:
 
 logger = logging.getLogger("sso.database")
 
-# One for each concurrent request; `MORE` is for background threads. Besides, audit events and
-# refusals have one each, in bursts (see `buffer`). All workers of all nodes must together stay
+# One connection for each concurrent request; `MORE` is for background threads. Audit events and
+# refusals have one more each, in bursts (see `buffer`). All workers of all nodes together must stay
 # below PostgreSQL's max_connections, which is 100 by default.
 POOL_SIZE = concurrency.MAX_CONCURRENT
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds
-# As PostgreSQL shows them. A request waits for a lock, then for a statement, before its caller
-# gives up.
+# As PostgreSQL shows them. They are shorter than the time that callers wait for an answer.
 LIMITS = {
     "lock_timeout": "5s",
     "statement_timeout": "15s",
@@ -132,32 +131,32 @@ LIMITS = {
 }
 _OPTIONS = " ".join(f"-c {name}={value}" for name, value in {**LIMITS, "jit": "off"}.items())
 _IN_OPTIONS = re.compile(rf"(?:-c\s*|--)({'|'.join(LIMITS)})=(\w+)")
-# How PgBouncer and Amazon's RDS Proxy refuse `options`.
-_REFUSED = re.compile("unsupported startup parameter|command-line options")
+# The messages by which PgBouncer and Amazon's RDS Proxy refuse `options`.
+_REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line options")
 _PROBE = "SELECT pg_backend_pid(), " + ", ".join(f"current_setting('{name}')" for name in LIMITS)
-# What is known of a connection.
+# Keys in the `info` of a connection.
 _TOOK_WRITES = "sso.took_writes"
-_LIMITS_OF_TRANSACTION = "sso.limits_of_transaction"  # if it is pooled; may be empty
+_LIMITS_OF_TRANSACTION = "sso.limits_of_transaction"  # behind a pooler; may be empty
 
 
 def engine_options(url: URL) -> dict[str, Any]:
-    """Arguments for `create_engine`, for the engine that answers requests."""
+    """Return the arguments of `create_engine` for the engine that answers requests."""
     return {
         "pool_size": POOL_SIZE,
         "max_overflow": MORE,
         "pool_timeout": 5,
         "pool_recycle": 1800,
-        "pool_use_lifo": True,  # what is not needed stays idle, and is closed when recycled
+        "pool_use_lifo": True,  # connections that are not needed stay idle, and are recycled
         "connect_args": connect_args(url, options=_OPTIONS),
     }
 
 
 def connect_args(url: URL, **more: str) -> dict[str, Any]:
-    """Arguments for the driver. What the URL's own query says takes precedence."""
+    """Return the driver's arguments, without those in the URL's query, which take precedence."""
     defaults = {
         "application_name": "sso",
         "connect_timeout": CONNECT_TIMEOUT,
-        # A machine that vanished silently is noticed after 6 seconds. Its standby takes over later.
+        # A machine that vanished is noticed after 6 seconds, before its standby takes over.
         "keepalives_idle": 3,
         "keepalives_interval": 1,
         "keepalives_count": 3,
@@ -169,7 +168,7 @@ def connect_args(url: URL, **more: str) -> dict[str, Any]:
 
 
 def prepare(engine: Engine) -> None:
-    """Hook an engine: how it connects, begins and ends a transaction, and drops connections."""
+    """Register the handlers that connect, begin and end transactions, and drop connections."""
     prepare_read_only(engine)
     connecting = _Connecting(engine.url)
     event.listen(engine, "do_connect", connecting.connect)
@@ -181,8 +180,8 @@ def prepare(engine: Engine) -> None:
         """Discard connections that the server closed while they were idle.
 
         The socket shows it: an idle connection receives nothing but its end. So a restart of the
-        database fails no request, and checking costs no round trip (unlike `pool_pre_ping`). Nor
-        does it when the server began to refuse writes: it reports that with its answers.
+        database fails no request, and the check costs no round trip (unlike `pool_pre_ping`). The
+        server also reports with its answers that it has begun to refuse writes.
         """
         if connection.closed or _has_input(connection.fileno()):
             raise InvalidatePoolError
@@ -193,7 +192,7 @@ def prepare(engine: Engine) -> None:
     def begin_transaction(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         if limits := connection.info.get(_LIMITS_OF_TRANSACTION):
-            begin = "BEGIN; " if driver.autocommit else ""  # else the driver sends it
+            begin = "BEGIN; " if driver.autocommit else ""  # otherwise the driver sends it
             connection.exec_driver_sql(begin + limits, execution_options={"no_parameters": True})
         elif driver.autocommit:
             driver.autocommit = False
@@ -205,7 +204,7 @@ def prepare(engine: Engine) -> None:
 
     @event.listens_for(engine, "invalidate")
     def empty_pool(_connection: object, _record: object, error: BaseException | None) -> None:
-        """After a failover every connection of the pool leads to a server that takes no writes."""
+        """Drop all connections after a failover: they lead to a server that takes no writes."""
         if error is not None and is_lost(error):
             connecting.is_pooled |= is_of_pooler(error)
             engine.dispose()
@@ -213,97 +212,103 @@ def prepare(engine: Engine) -> None:
 
 @contextmanager
 def connection(engine: Engine) -> Iterator[Connection]:
-    """A connection of the pool. The answer stands, even if it is gone before the end.
+    """Take a connection from the pool. If it is lost before the end, the answer is valid anyway.
 
-    Statements that `store.prepared` reads with run without a transaction, until SQLAlchemy begins
-    one. Behind a pooler it begins one at once, where time limits hold in a transaction only. What
-    only reads is not rolled back: psycopg would forget what it has prepared.
+    `store.prepared` reads without a transaction, until SQLAlchemy begins one. Behind a pooler it
+    begins one at once: there, time limits hold only in a transaction. A transaction that only reads
+    is not rolled back: psycopg would forget its prepared statements.
     """
-    taken = engine.connect()
+    connection = engine.connect()
     try:
-        driver: Any = taken.connection.driver_connection
+        driver: Any = connection.connection.driver_connection
         if not driver.autocommit:
             driver.autocommit = True
-        if taken.info.get(_LIMITS_OF_TRANSACTION):
-            taken.begin()
-        yield taken
+        if connection.info.get(_LIMITS_OF_TRANSACTION):
+            connection.begin()
+        yield connection
     finally:
         try:
-            taken.close()
+            connection.close()
         except SQLAlchemyError:
             logger.info("a connection was gone before the end of its transaction")
-            if not taken.closed:
-                taken.invalidate()
+            if not connection.closed:
+                connection.invalidate()
 
 
 def is_pooled(connection: Connection) -> bool:
-    """Whether each transaction on this connection may run in another session of the server."""
+    """Return whether each transaction on this connection may run in another of its sessions."""
     return _LIMITS_OF_TRANSACTION in connection.info
 
 
 class _Connecting:
-    """How an engine connects, and whether it has met a pooler."""
+    """The way an engine connects, and whether it has met a pooler."""
 
     def __init__(self, url: URL) -> None:
         self.is_pooled = url.query.get("pgbouncer") == "true"
         self.threshold = url.query.get("prepare_threshold")
-        self.last = ("", "")  # host and port that took writes
+        self.last = ("", "")  # the host and port of the last connection
 
     def connect(
         self,
         dialect: Dialect,
         record: ConnectionPoolEntry,
         positional: list[Any],
-        named: dict[str, Any],
+        keywords: dict[str, Any],
     ) -> "psycopg.Connection[Any]":
-        """Connect, and find out whether a pooler stands in between.
+        """Connect, and find out whether there is a pooler in between.
 
-        A pooler refuses `options` or ignores them, or reports a process ID of its own. Asking costs
-        a query for each new connection. To see a pooler that is not there is safe; for one that
-        hides, the URL has `pgbouncer=true`.
+        A pooler refuses `options` or ignores them, or reports another process ID. The check costs a
+        query for each new connection. It is safe to assume a pooler where there is none. For a
+        pooler that cannot be detected, the URL has `pgbouncer=true`.
         """
-        named = {k: v for k, v in named.items() if k not in ("pgbouncer", "prepare_threshold")}
-        self._put_last_first(named)
-        options = named.get("options")
+        keywords = {
+            name: value
+            for name, value in keywords.items()
+            if name not in ("pgbouncer", "prepare_threshold")
+        }
+        self._put_last_first(keywords)
+        options = keywords.get("options")
         if self.is_pooled and options == _OPTIONS:
-            del named["options"]
+            del keywords["options"]
         try:
-            made: Any = dialect.connect(*positional, **named)
+            connection: Any = dialect.connect(*positional, **keywords)
         except dialect.loaded_dbapi.OperationalError as error:
-            if named.get("options") != _OPTIONS or not _REFUSED.search(str(error)):
+            if keywords.get("options") != _OPTIONS or not _REFUSES_OPTIONS.search(str(error)):
                 raise
-            del named["options"]
-            made = dialect.connect(*positional, **named)
+            del keywords["options"]
+            connection = dialect.connect(*positional, **keywords)
         try:
-            made.autocommit = True
-            pid, *in_force = made.execute(_PROBE, prepare=False).fetchone() or (None,)
-            made.autocommit = False
+            connection.autocommit = True
+            pid, *in_force = connection.execute(_PROBE, prepare=False).fetchone() or (None,)
+            connection.autocommit = False
         except dialect.loaded_dbapi.Error:
-            made.close()
+            connection.close()
             raise
-        self.last = made.info.host, str(made.info.port)
-        record.info[_TOOK_WRITES] = not _is_read_only(made)
-        is_as_asked = options == named.get("options") and (
+        self.last = connection.info.host, str(connection.info.port)
+        record.info[_TOOK_WRITES] = not _is_read_only(connection)
+        has_options = options == keywords.get("options") and (
             options != _OPTIONS or in_force == [*LIMITS.values()]
         )
-        if self.is_pooled or pid != made.info.backend_pid or not is_as_asked:
+        if self.is_pooled or pid != connection.info.backend_pid or not has_options:
             self.is_pooled = True
-            made.prepare_threshold = None
-            # What was not sent is set for the role or the database, and so in all sessions.
-            is_enough = "options" not in named and "0" not in in_force
+            connection.prepare_threshold = None
+            # Limits that hold without being sent are set for the role or the database, and so in
+            # all sessions.
+            is_enough = "options" not in keywords and "0" not in in_force
             record.info[_LIMITS_OF_TRANSACTION] = (
                 _set_local(options) if options and not is_enough else ""
             )
         if self.threshold:
-            made.prepare_threshold = int(str(self.threshold))
-        return cast("psycopg.Connection[Any]", made)
+            connection.prepare_threshold = int(str(self.threshold))
+        return cast("psycopg.Connection[Any]", connection)
 
-    def _put_last_first(self, named: dict[str, Any]) -> None:
-        """Try the host of the last connection first: one that is gone costs its time limit."""
-        hosts, ports = (str(named.get(name, "")).split(",") for name in ("host", "port"))
-        if len(hosts) > 1 and len(hosts) == len(ports) and "hostaddr" not in named:
+    def _put_last_first(self, keywords: dict[str, Any]) -> None:
+        """Try the host of the last connection first: a lost host costs its time limit."""
+        hosts, ports = (str(keywords.get(name, "")).split(",") for name in ("host", "port"))
+        if len(hosts) > 1 and len(hosts) == len(ports) and "hostaddr" not in keywords:
             pairs = sorted(zip(hosts, ports, strict=True), key=lambda pair: pair != self.last)
-            named["host"], named["port"] = (",".join(parts) for parts in zip(*pairs, strict=True))
+            hosts, ports = zip(*pairs, strict=True)  # type: ignore[assignment]
+            keywords["host"], keywords["port"] = ",".join(hosts), ",".join(ports)
 
 
 def _set_local(options: str) -> str:
@@ -316,6 +321,6 @@ def _is_read_only(connection: "psycopg.Connection[Any]") -> bool:
 
 
 def _has_input(descriptor: int) -> bool:
-    watched = select.poll()
-    watched.register(descriptor, select.POLLIN | select.POLLPRI)
-    return bool(watched.poll(0))
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | select.POLLPRI)
+    return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Whether this program can serve on its database: `/readyz` and the start of gunicorn ask."""
+"""Check that this program can serve on its database, for `/readyz` and the start of gunicorn."""
 
 import logging
 
@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso.crypto import keys
-from sso.database import schema
+from sso.database import dialects, schema
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.process.program import COMMAND
@@ -18,9 +18,9 @@ READ_ONLY = Message("the database takes no writes: it is a standby, or another s
 
 
 def problem(key_ring: keys.KeyRing) -> str | None:
-    """Why it cannot serve, with the remedy; `None` when it can."""
+    """Return why this program cannot serve, with the remedy; `None` if it can."""
     try:
-        # A revision that we don't know is newer than this program. Migrations expand first and
+        # An unknown revision is newer than this program. Migrations expand first and
         # contract a version later, so the previous version serves on it.
         revision = schema.revision(db.session.connection())
         if revision is None:
@@ -41,20 +41,20 @@ def problem(key_ring: keys.KeyRing) -> str | None:
 
 
 def is_read_only(connection: Connection) -> bool:
-    """Whether PostgreSQL refuses to write, as a standby does."""
-    if connection.dialect.name != "postgresql":
+    """Return whether PostgreSQL refuses to write, as a standby does."""
+    if not dialects.is_postgresql(connection):
         return False
     return bool(connection.scalar(text("SHOW transaction_read_only")) == "on")
 
 
 def examine(app: Flask) -> None:
-    """Log at the start what keeps the service from answering; read the keys if nothing does.
+    """Log at the start why the service is not ready, if it is not, and read the keys.
 
-    A server that starts before its database must not give up: this never raises.
+    It never raises: a server that starts before its database must go on.
     """
     with app.app_context():
-        found = problem(app.extensions["sso.keys"])
+        reason = problem(app.extensions["sso.keys"])
         db.session.remove()
         db.engine.dispose()
-    if found:
-        logger.error("not ready: %s", found)
+    if reason:
+        logger.error("not ready: %s", reason)

@@ -20,7 +20,7 @@ from sso.mfa import passkeys, policy
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
-from sso.store import identities, imported_hashes, users
+from sso.store import identities, users
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.pending_request import PendingRequest
@@ -150,7 +150,7 @@ def _select_account(
 def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User | None:
     account = attempt.known_account
     user = users.find_by_email(email) if "\0" not in email else None
-    imported = imported_hashes.methods()
+    imported = users.foreign_hash_methods()
     # The transaction must not wait for Argon2. Not rolled back, after which the user would be read
     # again.
     db.session.commit()

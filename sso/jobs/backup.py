@@ -85,7 +85,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     f"of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
                 )
             if not all(
-                keys.can_decrypt(secret_keys, row) for row in stored_schema.sealed_keys(connection)
+                keys.can_decrypt(secret_keys, row) for row in stored_schema.signing_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
@@ -94,7 +94,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                 )
             if not all(
                 crypto_secrets.can_decrypt_webhook_secret(secret_keys, sealed)
-                for sealed in stored_schema.sealed_webhook_secrets(connection)
+                for sealed in stored_schema.encrypted_webhook_secrets(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "

@@ -145,7 +145,7 @@ def reencrypt_webhook_secrets() -> ReencryptionCount:
         except secrets.InvalidToken:
             unreadable.append(str(row.id))
         else:
-            changed += bool(text and webhooks.replace_sealed(row.id, before, text))
+            changed += bool(text and webhooks.replace_secret(row.id, before, text))
     return _done("webhook_secrets", changed, unreadable)
 
 

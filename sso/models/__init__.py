@@ -1,7 +1,7 @@
-"""The tables. They know nothing above `crypto`.
+"""The tables. They import nothing above `crypto`.
 
-A table is loaded when its name is imported from here, with the tables that it refers to: commands
-that list users do not wait for Authlib's mixins.
+A table is loaded when its name is imported from here, with the tables that it refers to: a command
+that lists users does not load Authlib's mixins.
 """
 
 from importlib import import_module
@@ -80,6 +80,6 @@ def __getattr__(name: str) -> Any:
 
 
 def load_all() -> None:
-    """Load every table, before `Base.metadata` is asked for all of them."""
+    """Load every table, so that `Base.metadata` has them all."""
     for file in _TABLES:
         import_module(f"sso.models.{file}")

@@ -1,7 +1,7 @@
 """The tables of clients: registered applications with RFC 7591 metadata, their logos and origins.
 
-Logos are apart from clients, whose rows are read and written all the time. A preflight names no
-client; it finds one by its origin.
+Logos have a table of their own, because rows of clients are read all the time. A preflight names no
+client, so clients are looked up by origin.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def api_entry(text: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 class ClientRegistration:
-    """The properties of a registration, for the row and for `RegisteredClient`."""
+    """The properties of a registration, shared by the row and `RegisteredClient`."""
 
     if TYPE_CHECKING:
         secret_digest: Any
@@ -67,7 +67,7 @@ class ClientRegistration:
 
     @property
     def id_token_has_all_claims(self) -> bool:
-        """Whether the identity token carries what userinfo would give."""
+        """Whether the identity token has the claims that userinfo would return."""
         return bool(self.client_metadata.get("id_token_claims") == "all")
 
     @property
@@ -81,32 +81,32 @@ class ClientRegistration:
 
     @property
     def is_public(self) -> bool:
-        """Whether it has no secret (RFC 6749 §2.1): a native or single-page application."""
+        """Whether the client has no secret (RFC 6749 §2.1): a native or single-page application."""
         return self.token_endpoint_auth_method == NO_AUTH_METHOD
 
     @property
     def has_secret(self) -> bool:
-        """Whether it authenticates with a client secret."""
+        """Whether the client authenticates with a client secret."""
         return has_secret(self.token_endpoint_auth_method)
 
     @property
     def is_fapi2(self) -> bool:
-        """Whether FAPI 2.0 Security Profile holds for it."""
+        """Whether the client has to follow the FAPI 2.0 Security Profile."""
         return bool(self.client_metadata.get("profile") == FAPI2)
 
     @property
     def requires_par(self) -> bool:
-        """Whether authorization requests have to be pushed (RFC 9126 §6)."""
+        """Whether the client has to push authorization requests (RFC 9126 §6)."""
         return bool(self.client_metadata.get("require_pushed_authorization_requests"))
 
     @property
     def requires_dpop(self) -> bool:
-        """Whether its tokens have to be bound to a key (RFC 9449 §5.2)."""
+        """Whether the client's tokens have to be bound to a key (RFC 9449 §5.2)."""
         return bool(self.client_metadata.get("dpop_bound_access_tokens"))
 
     @property
     def requires_dpop_nonce(self) -> bool:
-        """Whether its DPoP proofs need a nonce of this server (RFC 9449 §8)."""
+        """Whether the client's DPoP proofs need a nonce from this server (RFC 9449 §8)."""
         return bool(self.client_metadata.get("require_dpop_nonce"))
 
     @property
@@ -116,12 +116,12 @@ class ClientRegistration:
 
     @property
     def request_object_signing_alg(self) -> str | None:
-        """The algorithm of request objects (RFC 9101 §10.5); `None`: it may not send any."""
+        """The algorithm of request objects (RFC 9101 §10.5); `None`: the client may send none."""
         return self.client_metadata.get("request_object_signing_alg")
 
     @property
     def token_endpoint_auth_signing_alg(self) -> str | None:
-        """The one algorithm of client assertions; `None`: any that is allowed."""
+        """The algorithm of client assertions; `None`: any of the allowed ones."""
         return self.client_metadata.get("token_endpoint_auth_signing_alg")
 
     def get_default_redirect_uri(self) -> None:
@@ -149,13 +149,13 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
               sqlite_where=HAS_HOME_URL),
     )  # fmt: skip
 
-    # Authlib's columns keep the secret in clear and leave client_id without a unique constraint.
+    # Authlib's columns store the secret in clear, and its client_id has no unique constraint.
     client_id: Mapped[str] = mapped_column(String(48), primary_key=True)
     client_secret = None
     client_secret_expires_at = None
     client_id_issued_at = None
 
-    secret_digest: Mapped[str] = mapped_column(String(80))  # "" of a public client: fits no secret
+    secret_digest: Mapped[str] = mapped_column(String(80))  # public clients: "", matches no secret
     previous_secret_digest: Mapped[str | None] = mapped_column(String(80))
     previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     first_party: Mapped[bool] = mapped_column(default=False, server_default=false())
@@ -164,14 +164,14 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
-    # Raised by each change, so that of two changes to what was read before, one is refused.
+    # Incremented by each change, so that of two changes based on the same version, one is refused.
     version: Mapped[int] = mapped_column(
         default=1, server_default="1", onupdate=text("version + 1")
     )
 
 
 class ClientLogo(Base):
-    """The logo of an application, and its SHA-256 digest, by which it is served."""
+    """The logo of an application, and its SHA-256 digest, which is in the logo's URL."""
 
     __tablename__ = "client_logos"
 
@@ -184,7 +184,7 @@ class ClientLogo(Base):
 
 
 class ClientOrigin(Base):
-    """A web origin of a public client's redirect URIs; of loopback, without the port."""
+    """A web origin of a public client's redirect URIs; loopback origins have no port."""
 
     __tablename__ = "client_origins"
 

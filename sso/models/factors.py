@@ -24,16 +24,16 @@ class Passkey(Base):
     public_key: Mapped[str] = mapped_column(Text)  # COSE, base64url
     transports: Mapped[str] = mapped_column(String(100), default="", server_default="")
     sign_count: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    # Whether it is copied to other devices (the BE flag): then no hardware holds it.
+    # Whether it can be copied to other devices (the BE flag), and so is not bound to hardware.
     is_synced: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # When the newest challenge that it answered was made: older ones, and that one, are refused.
+    # The time of the newest answered challenge: answers to it, and to older ones, are refused.
     challenged_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class TotpSecret(Base):
-    """A user's shared secret (RFC 6238), sealed; the last time step that was accepted."""
+    """A user's shared secret (RFC 6238), encrypted, and the last accepted time step."""
 
     __tablename__ = "totp_secrets"
 
@@ -45,7 +45,7 @@ class TotpSecret(Base):
 
 
 class RecoveryCode(Base):
-    """One code of a user's sheet, as a digest."""
+    """A recovery code of a user, as a digest."""
 
     __tablename__ = "recovery_codes"
 

@@ -1,8 +1,8 @@
-"""The tables of grants: one approval, and everything that it gave hangs on it.
+"""The tables of grants: approvals, with the codes and tokens that belong to them.
 
-Codes are stored as digests, and count once; a row of `tokens` is one token response. Consents,
-pushed authorization requests (RFC 9126) and identifiers that count only once, such as the `jti` of
-an assertion, belong to the way to a grant.
+Codes are stored as digests, and used once; a row of `tokens` is one token response. Other tables
+hold what leads to a grant: consents, pushed authorization requests (RFC 9126) and identifiers that
+can be used only once, such as the `jti` of an assertion.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ class Grant(Base):
     """One approval of one client by one user. Ending it ends its codes and tokens."""
 
     __tablename__ = "grants"
-    # A user's newest grants are counted whenever one is added (see `store.grants`).
+    # A user's newest grants are counted whenever one is added (see `store.approvals`).
     __table_args__ = (Index("ix_grants_user_id_created_at", "user_id", "created_at"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -45,22 +45,22 @@ class Grant(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     end_reason: Mapped[str | None] = mapped_column(String(40))
 
-    # Loaded by the statement that needs them, never behind one's back.
+    # Only a statement that joins them loads them; a lazy load raises an exception.
     user: Mapped[User] = relationship(lazy="raise")
     client: Mapped[Client] = relationship(lazy="raise")
     session: Mapped[BrowserSession | None] = relationship(lazy="raise")
 
 
 class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
-    """A code (RFC 6749 §4.1.2); the used row stays until it is purged, so that reuse is seen."""
+    """A code (RFC 6749 §4.1.2). Used rows stay until they are purged, so that reuse is detected."""
 
     __tablename__ = "authorization_codes"
 
-    # Authlib's mixin keeps the code in clear: `digest` takes its place.
+    # Authlib's mixin stores the code in clear: `digest` replaces it.
     code = None
-    # It takes `auth_time` for the moment of issue: `expires_at` takes its place.
+    # The mixin uses `auth_time` as the time of issue: `expires_at` replaces it.
     auth_time = None
-    # These are the grant's, or always the same.
+    # These belong to the grant, or are always the same.
     client_id = scope = acr = amr = response_type = code_challenge_method = None
 
     digest: Mapped[str] = mapped_column(String(80), primary_key=True)
@@ -68,7 +68,7 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
     redirect_uri: Mapped[str] = mapped_column(Text)
     nonce: Mapped[str | None] = mapped_column(Text)
     code_challenge: Mapped[str | None] = mapped_column(String(43))
-    # The key that alone may redeem it (RFC 9449 §10): its thumbprint.
+    # The thumbprint of the only key that may redeem the code (RFC 9449 §10).
     dpop_jkt: Mapped[str | None] = mapped_column(String(43))
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -94,30 +94,30 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
 class Token(Base, OAuth2TokenMixin):
     """One token response: the access token by its `jti`, the refresh token by its digest.
 
-    A repeated refresh within the leeway gives a row without a refresh digest: its refresh token
-    stands in the row of the first.
+    A repeated refresh within the leeway makes a row without a refresh digest: its refresh token
+    is in the row of the first refresh.
     """
 
     __tablename__ = "tokens"
 
-    # Authlib's mixin keeps both tokens in clear: `access_digest` and `refresh_digest` take their
-    # place, and `expires_at`, `revoked_at` and `refresh_used_at` that of its numbers of seconds.
+    # Authlib's mixin stores both tokens in clear: `access_digest` and `refresh_digest` replace
+    # them. `expires_at`, `revoked_at` and `refresh_used_at` replace its numbers of seconds.
     access_token = refresh_token = None
     access_token_revoked_at = refresh_token_revoked_at = expires_in = None
-    # These are the grant's, or always the same.
+    # These belong to the grant, or are always the same.
     client_id = token_type = None
 
     jti: Mapped[str] = mapped_column(String(43), primary_key=True)
     grant_id: Mapped[UUID] = mapped_column(ForeignKey("grants.id", ondelete="CASCADE"), index=True)
-    # Empty in rows that an older version wrote.
+    # NULL in rows from an older version.
     access_digest: Mapped[str | None] = mapped_column(String(80))
     scope: Mapped[str] = mapped_column(Text)
     # The API that the access token is for; empty for this server's userinfo.
     audience: Mapped[str | None] = mapped_column(String(255))
-    # The client asked for less than the grant allows (RFC 6749 §6): single claims are limited, too.
+    # The client requested less than the grant allows (RFC 6749 §6): single claims are limited, too.
     is_narrowed: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # The key that the access token is bound to (RFC 9449 §6), as is the refresh token of a public
-    # client: its thumbprint.
+    # The thumbprint of the key that the access token is bound to (RFC 9449 §6), and also the
+    # refresh token of a public client.
     dpop_jkt: Mapped[str | None] = mapped_column(String(43))
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -148,9 +148,9 @@ class Token(Base, OAuth2TokenMixin):
 
 
 class Consent(Base):
-    """The scopes that a user allowed a client, and those that were unticked.
+    """The scopes that a user allowed a client, and those that the user declined.
 
-    `updated_at` is when it was last given.
+    `updated_at` is the time of the last decision.
     """
 
     __tablename__ = "consents"
@@ -166,7 +166,7 @@ class Consent(Base):
 
 
 class PushedRequest(Base):
-    """The parameters that a client pushed; `digest` is that of the secret in its request URI."""
+    """The parameters that a client pushed; `digest` is of the secret in the request URI."""
 
     __tablename__ = "pushed_requests"
 
@@ -174,18 +174,18 @@ class PushedRequest(Base):
     client_id: Mapped[str] = mapped_column(
         ForeignKey(Client.client_id, ondelete="CASCADE"), index=True
     )
-    # JSON as text: `state` may hold what a JSON column does not take.
+    # JSON as text: `state` may have characters that a JSON column refuses.
     parameters: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
-    # Once the user has come to a page of ours; until then, an expired row is of no use.
+    # Set when one of our pages is shown to the user; before that, the request ends at `expires_at`.
     waits_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class WaitingSignIn(Base):
-    """An authorization request that waits for a sign-in at a provider, too long for a cookie.
+    """An authorization request during a sign-in at a provider; it is too long for a cookie.
 
-    `digest` is that of the sign-in's state; `resume` is the signed request.
+    `digest` is of the sign-in's `state`; `resume` is the signed request.
     """
 
     __tablename__ = "waiting_sign_ins"
@@ -199,7 +199,7 @@ class WaitingSignIn(Base):
 
 
 class UsedOnce(Base):
-    """One identifier that was used; the row is kept as long as it could be presented again."""
+    """A used identifier; the row is kept as long as it could be presented again."""
 
     __tablename__ = "used_once"
     __table_args__ = (Index(None, "holder", "expires_at"),)

@@ -12,7 +12,7 @@ from sso.extensions import Base, UtcDateTime
 
 
 class KeyState(StrEnum):
-    """The life of a key: published and not yet used, in use, published and no longer used."""
+    """The states of a key: published but not yet used, in use, published but no longer used."""
 
     NEXT = "next"
     ACTIVE = "active"
@@ -24,7 +24,7 @@ _ONE_ACTIVE = text("state = 'active'")
 
 
 class SigningKey(Base):
-    """One key of one algorithm; of each algorithm one is next and one active."""
+    """A key of one algorithm; each algorithm has one next and one active key."""
 
     __tablename__ = "signing_keys"
     __table_args__ = (
@@ -56,7 +56,7 @@ class SigningKey(Base):
 
 
 class ApiToken(Base):
-    """One token; the secret itself is not stored. `scope` is a list with spaces in between."""
+    """An API token; only a digest of its secret is stored. `scope` is separated by spaces."""
 
     __tablename__ = "api_tokens"
 
@@ -64,19 +64,19 @@ class ApiToken(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(80), unique=True)
     scope: Mapped[str] = mapped_column(String(500))
-    # The administrator who created it in the browser; null for the command line. No foreign key:
-    # the token of a deleted administrator must not look like one from the command line.
+    # The administrator who created the token in the browser; NULL if a command created it. Not a
+    # foreign key: the token of a deleted administrator must not look like one from a command.
     owner_id: Mapped[UUID | None] = mapped_column(index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # To the minute: not every request writes.
+    # Updated once a minute, not by every request.
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_used_address: Mapped[str | None] = mapped_column(String(45))
 
     @property
     def state(self) -> str:
-        """One of valid, expired, revoked."""
+        """Return "valid", "expired" or "revoked"."""
         if self.revoked_at:
             return "revoked"
         return "expired" if self.expires_at <= clock.now() else "valid"

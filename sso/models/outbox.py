@@ -1,4 +1,4 @@
-"""The tables of the worker: mails, logout tokens and webhooks that wait, and its heartbeat."""
+"""The tables of the worker: mails, logout tokens, webhooks with their deliveries, heartbeats."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,9 @@ from sso.models.clients import Client
 
 
 class OutboxEntry:
-    """`next_attempt_at` is also the lease of the worker that tries it; NULL: nothing left to do."""
+    """An entry of an outbox. `next_attempt_at` is also the lease of the worker that tries it; NULL:
+    it is delivered or given up.
+    """
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4, sort_order=-1)
     attempts: Mapped[int] = mapped_column(default=0)
@@ -26,17 +28,17 @@ class OutboxEntry:
 
 
 class Mail(OutboxEntry, Base):
-    """One mail in the outbox; its text and its link are created when it is sent.
+    """A mail in the outbox; its text and its link are created when it is sent.
 
-    It is written in the transaction of its cause. A stranger's request is written whether the
-    email address is known or not; the worker decides.
+    It is written in the transaction of its cause. A request from a stranger is written whether
+    there is an account with this email address or not; the worker decides.
     """
 
     __tablename__ = "mails"
 
     kind: Mapped[str] = mapped_column(String(40))
     address: Mapped[str] = mapped_column(String(320), index=True)
-    # No foreign key: it is looked up when the mail is sent, and the user may be gone by then.
+    # Not a foreign key: the user may be deleted before the mail is sent.
     user_id: Mapped[UUID | None]
     details: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
 
@@ -51,9 +53,9 @@ class Heartbeat(Base):
 
 
 class LogoutDelivery(OutboxEntry, Base):
-    """One logout token to be sent to a client (Back-Channel Logout 1.0 §2.5).
+    """A logout token to be sent to a client (Back-Channel Logout 1.0 §2.5).
 
-    It is written in the transaction that ended the session.
+    It is written in the transaction that ends the session.
     """
 
     __tablename__ = "logout_deliveries"
@@ -61,7 +63,7 @@ class LogoutDelivery(OutboxEntry, Base):
     client_id: Mapped[str] = mapped_column(
         ForeignKey("clients.client_id", ondelete="CASCADE"), index=True
     )
-    # No foreign keys: the user may be deleted by the very act that ends the session.
+    # Not foreign keys: the transaction that ends the session may delete the user.
     sub: Mapped[str] = mapped_column(String(36))
     sid: Mapped[str] = mapped_column(String(36))
 
@@ -69,7 +71,7 @@ class LogoutDelivery(OutboxEntry, Base):
 
 
 class Webhook(Base):
-    """A receiver of events, and how its last attempts went."""
+    """A receiver of events, and the result of the last attempts."""
 
     __tablename__ = "webhooks"
 
@@ -79,7 +81,7 @@ class Webhook(Base):
     sealed_secret: Mapped[str] = mapped_column(String(300))
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     disabled_reason: Mapped[str | None] = mapped_column(String(200))
-    # Since the first attempt after the last one that succeeded.
+    # The time of the first failure after the last success.
     failing_since: Mapped[datetime | None] = mapped_column(UtcDateTime)
     failures: Mapped[int] = mapped_column(default=0)
     retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -87,9 +89,9 @@ class Webhook(Base):
 
 
 class WebhookDelivery(OutboxEntry, Base):
-    """One event on its way to one webhook, written in the transaction of its cause.
+    """An event to be sent to a webhook, written in the transaction of its cause.
 
-    `id` is the webhook-id, and `body` the same at each attempt.
+    `id` is the webhook-id; `body` is the same at each attempt.
     """
 
     __tablename__ = "webhook_deliveries"

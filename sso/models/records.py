@@ -1,4 +1,4 @@
-"""The tables of records: audit events with the two ends of their chain, and refused requests."""
+"""The tables of records: audit events, the two ends of their chain, and refused requests."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -12,9 +12,10 @@ from sso.models.users import User
 
 
 class AuditEvent(Base):
-    """One security event. It is written once; `number` and `seal` are set when it joins the chain.
+    """A security event. It is written once; `number` and `seal` are set when it joins the chain.
 
-    No foreign keys: events outlive users and clients.
+    `seal` is the MAC over the event and the one before it. No foreign keys: events outlive users
+    and clients.
     """
 
     __tablename__ = "audit_events"
@@ -22,7 +23,7 @@ class AuditEvent(Base):
         Index(None, "user_id", "at"),
         Index(None, "client_id", "at"),
         Index(None, "name", "at"),
-        # Looked for every second, to append them to the chain.
+        # Read every second, to append these events to the chain.
         Index(
             "ix_audit_events_unsealed",
             "at",
@@ -47,8 +48,8 @@ class AuditEvent(Base):
 class AuditChain(Base):
     """The one row that holds the two ends of the chain.
 
-    `anchor` is the last event that was purged, `head` the last that was appended. `seal` covers
-    both, so that nobody without the secret key can cut off an end.
+    `anchor` is the last purged event, `head` the last appended one. `seal` is a MAC over both, so
+    that nobody without the secret key can cut off an end.
     """
 
     __tablename__ = "audit_chain"
@@ -59,24 +60,24 @@ class AuditChain(Base):
     head_number: Mapped[int] = mapped_column(BigInteger, default=0)
     head_seal: Mapped[str] = mapped_column(String(64), default="")
     seal: Mapped[str] = mapped_column(String(64))
-    # While the chain is being sealed with another secret key: the last event done, with its old and
-    # new seal.
+    # While the chain is being changed to another secret key: the last event done, with its old and
+    # its new MAC.
     resealed_number: Mapped[int | None] = mapped_column(BigInteger)
     resealed_old_seal: Mapped[str | None] = mapped_column(String(64))
     resealed_new_seal: Mapped[str | None] = mapped_column(String(64))
 
 
 class Refusal(Base):
-    """One refused request. Kept for some days, and only the newest of each `bucket`.
+    """A refused request. Only the newest of each `bucket` are kept, and only for some days.
 
-    `user_id` is set only where the cause lies with the user, such as a missing group.
+    `user_id` is set only if the user is the cause, for example by a missing group.
     """
 
     __tablename__ = "refusals"
     __table_args__ = (Index(None, "bucket", "at"), Index(None, "client_id", "at"))
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    # Not unique: a request may bring an id of its own.
+    # Not unique: the id may come from the request.
     request_id: Mapped[str] = mapped_column(String(64), index=True)
     at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     bucket: Mapped[int] = mapped_column(SmallInteger)

@@ -1,7 +1,7 @@
-"""Indexes by which administrators find users.
+"""The indexes that administrators search users by.
 
-In a file of their own: SQLAlchemy loads its whole dialect of PostgreSQL for them, and every command
-about users would wait for it.
+They are apart from `users`, because SQLAlchemy loads its whole PostgreSQL dialect for them: every
+command about users would load it, too.
 """
 
 from sqlalchemy import Index, text
@@ -10,8 +10,8 @@ from sso.models.users import User
 
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
-# Beginnings of emails and names are looked for byte by byte (`lists.begins`). The first one also
-# has all that a search for text anywhere reads (`users.CONTAINING`).
+# Beginnings of emails and names are compared byte by byte (`dialects.begins`). The first index also
+# has all columns that a search for text anywhere reads (`users.CONTAINING`).
 Index("ix_users_search", User.email, User.name_key, postgresql_ops={"email": "text_pattern_ops"})
 Index(
     "ix_users_name_key",
@@ -19,7 +19,7 @@ Index(
     User.id,
     postgresql_ops={"name_key": "text_pattern_ops"},
 )
-# The few that administrators look for.
+# Few users meet these conditions.
 Index("ix_users_disabled", User.email, sqlite_where=_DISABLED, postgresql_where=_DISABLED)
 Index("ix_users_invited", User.email, sqlite_where=_INVITED, postgresql_where=_INVITED)
 Index(

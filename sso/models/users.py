@@ -1,6 +1,4 @@
-"""The tables of users: accounts, groups, browser sessions, upstream identities and mailed
-secrets.
-"""
+"""The tables of users: accounts, groups, browser sessions, upstream identities, mailed secrets."""
 
 import unicodedata
 from datetime import datetime
@@ -18,7 +16,7 @@ class User(Base):
     """A person; `id` is the subject identifier (`sub`, OIDC Core §2) and never changes."""
 
     __tablename__ = "users"
-    # For indexes see `user_indexes`.
+    # `user_indexes` has the indexes.
     __table_args__ = (CheckConstraint("email = lower(email)", name="email_is_lower_case"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -27,24 +25,23 @@ class User(Base):
     # When the user changed the email address; an operator's change leaves it alone.
     email_changed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     name: Mapped[str] = mapped_column(String(200))
-    # The name as it is searched for; kept by `_fold_name`.
+    # The name as it is searched for; set by `_fold_name`.
     name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
-    # memberships, which triggers keep (SQLite, migration 0022).
+    # memberships, which triggers maintain (SQLite, migration 0022).
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)
-    # What provisioning clients know a user by, and what they keep of one (RFC 7643 §4.1). Without
-    # a user name it is the email address.
+    # Set by provisioning clients (RFC 7643 §4.1). Without a user name, it is the email address.
     user_name: Mapped[str | None] = mapped_column(String(320), unique=True, index=True)
     external_id: Mapped[str | None] = mapped_column(String(255), index=True)
     scim_attributes: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    # Raised to forget all browsers that the person has signed in from (`device_cookie`).
+    # Incremented to forget all browsers that the user has signed in from (`device_cookie`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
-    # Raised by each change, so that of two changes to what was read before, one is refused.
+    # Incremented by each change, so that of two changes based on the same version, one is refused.
     version: Mapped[int] = mapped_column(
         default=1, server_default="1", onupdate=text("version + 1")
     )
@@ -55,18 +52,18 @@ class User(Base):
         return name
 
     def get_user_id(self) -> str:
-        """What Authlib asks a resource owner for."""
+        """Return the subject identifier; Authlib calls this on a resource owner."""
         return str(self.id)
 
 
 def folded(name: str) -> str:
-    """A name as it is searched for: in small letters, without accents."""
-    parts = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(one for one in parts if not unicodedata.combining(one))[:200]
+    """Return a name as it is searched for: in small letters, without accents."""
+    characters = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(char for char in characters if not unicodedata.combining(char))[:200]
 
 
 class BrowserSession(Base):
-    """One sign-in of one browser; `id` is the `sid` claim, the cookie's secret is a digest."""
+    """A signed-in browser; `id` is the `sid` claim, and `digest` is of the cookie's secret."""
 
     __tablename__ = "browser_sessions"
 
@@ -81,24 +78,24 @@ class BrowserSession(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
-    # However often it is used, it is not prolonged beyond this moment.
+    # The session is not prolonged beyond this moment, however often it is used.
     ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Whether its cookie outlives the browser's window ("keep me signed in").
+    # Whether its cookie remains when the browser is closed ("keep me signed in").
     remembered: Mapped[bool] = mapped_column(default=False, server_default=false())
     # Sign-ins and consents up to this moment have satisfied a request that demanded one.
     decisions_used_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When a second factor was last shown in it; sensitive changes ask for a recent one.
+    # The time of the last second factor; sensitive changes require a recent one.
     second_factor_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When an emailed code or an operator's link allowed it to add a first factor.
+    # When an emailed code or an operator's link allowed the user to add a first factor.
     enrolment_allowed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class MailToken(Base):
-    """A secret that was mailed to an address, for one purpose; stored as a digest.
+    """A secret in a mail, for one purpose; stored as a digest.
 
-    `user_id` is NULL as long as there is no user (self sign-up). `bound_to` is a digest of what the
-    user's address and password were: a change of either kills the token.
+    `user_id` is NULL while there is no user (self sign-up). `bound_to` is a digest of the user's
+    email address and password hash: a change of either ends the token.
     """
 
     __tablename__ = "mail_tokens"
@@ -114,22 +111,22 @@ class MailToken(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Wrong guesses at a short code; a link's secret cannot be guessed.
+    # Wrong guesses of a short code; the secret of a link cannot be guessed.
     failures: Mapped[int] = mapped_column(default=0, server_default="0")
 
 
 class Group(Base):
-    """A group. Who is in it stands with the users (`User.groups`), who may use a client with the
-    client, both by name.
+    """A group. Users have the names of their groups (`User.groups`), and clients the names of the
+    groups that may use them.
     """
 
     __tablename__ = "groups"
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(200), unique=True)
-    # What a provisioning client calls it (RFC 7643 §3.1).
+    # The id that a provisioning client uses (RFC 7643 §3.1).
     external_id: Mapped[str | None] = mapped_column(String(255), index=True)
-    # Raised by each change of the row and of who is in the group.
+    # Incremented by each change of the row or of its members.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
@@ -138,8 +135,8 @@ class Group(Base):
 class Identity(Base):
     """An account at a provider that signs a user in. Issuer and subject alone identify it.
 
-    `provider`: its id in the operator's file, from where it may be gone by now. `email`: what it
-    said when it was linked, for people to recognize it.
+    `provider`: the provider's id in the operator's file, which may no longer have it. `email`: the
+    email address at the time of linking, so that people recognize the account.
     """
 
     __tablename__ = "identities"
@@ -156,17 +153,17 @@ class Identity(Base):
     email: Mapped[str | None] = mapped_column(String(320))
     linked_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When a directory was last asked about the person, and since when it has barred them: then
-    # the user was disabled at the same moment.
+    # When a directory was last asked about the person, and when it disabled them: the user was
+    # disabled at the same moment.
     checked_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=clock.now)
     barred_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class UpstreamSession(Base):
-    """One sign-in through an identity, and what its provider has to be asked with later.
+    """A sign-in through an identity, and the tokens to ask its provider with later.
 
     `session_id` is NULL until the sign-in is complete. The tokens are encrypted; without the secret
-    key that they were encrypted with, they are as good as absent.
+    key that encrypted them, they count as absent.
     """
 
     __tablename__ = "upstream_sessions"
@@ -178,15 +175,15 @@ class UpstreamSession(Base):
     session_id: Mapped[UUID | None] = mapped_column(
         ForeignKey(BrowserSession.id, ondelete="CASCADE"), index=True
     )
-    # Of the provider's session (OIDC Back-Channel Logout §2.4).
+    # The `sid` of the provider's session (OIDC Back-Channel Logout §2.4).
     sid: Mapped[str | None] = mapped_column(String(255), index=True)
     amr: Mapped[str] = mapped_column(String(100))
     has_two_factors: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # When the person last proved themselves there, if that was before this sign-in.
+    # When the person last authenticated there, if that was before this sign-in.
     auth_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
     sealed_id_token: Mapped[str | None] = mapped_column(Text)
     sealed_refresh_token: Mapped[str | None] = mapped_column(Text)
-    # Kept only where there is no refresh token, and the provider has an introspection endpoint.
+    # Stored only if there is no refresh token and the provider has an introspection endpoint.
     sealed_access_token: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, index=True)
     # When the provider last confirmed that the person may sign in.
@@ -194,7 +191,7 @@ class UpstreamSession(Base):
 
 
 class ImportedHash(Base):
-    """A method (`foreign_hashes`) that users may still have; purged when none has it."""
+    """A method (`foreign_hashes`) that users' password hashes may have; purged when unused."""
 
     __tablename__ = "imported_hashes"
 

@@ -22,7 +22,7 @@ from sso import clock, context, database
 from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
-from sso.flow.request import PARAMETERS
+from sso.flow.request import PARAMETERS, REPEATABLE
 from sso.i18n.message import Message
 from sso.oauth import client_authentication, dpop, key_sets
 from sso.oauth.key_sets import Keys, KeySetUnavailable
@@ -154,7 +154,10 @@ def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:
 
 def _text(name: str, value: Any) -> str:
     """A parameter as it would be outside; numbers and objects are JSON there (RFC 9101 §4)."""
-    if name == "claims" and isinstance(value, dict):
+    if name in REPEATABLE and isinstance(value, list):
+        if all(isinstance(item, str) for item in value):
+            value = " ".join(value)
+    elif name == "claims" and isinstance(value, dict):
         value = json.dumps(value)
     elif name == "max_age" and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)

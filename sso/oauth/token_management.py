@@ -12,12 +12,13 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.flow import narrowing
+from sso.flow import narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
 from sso.oauth import client_authentication, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
+from sso.store import apis as stored_apis
 from sso.store import grants
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
@@ -127,9 +128,16 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         )
         if live_grant is None:
             return None
-        allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)
-        scope = allowed.scope_of(live_grant.scope if presented.is_refresh else presented.row.scope)
-        return replace(presented, scope=scope) if scope and not allowed.refusal else None
+        apis = stored_apis.of_client(request.connection, client)
+        allowed = narrowing.allowed(client, live_grant.user.groups, live_grant, apis)
+        if presented.is_refresh:
+            scope = allowed.scope_of(live_grant.scope) or None
+        else:
+            scope = allowed.scope_at(presented.row.audience, presented.row.scope)
+        if scope is None or allowed.refusal:
+            return None
+        names = map(resources.scope_of, scopes.split(scope))
+        return replace(presented, scope=" ".join(dict.fromkeys(filter(None, names))))
 
     def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
         """The members of RFC 7662 §2.2."""
@@ -147,7 +155,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             members |= {
                 "token_type": tokens.token_type(row.dpop_jkt),
                 "jti": row.jti,
-                "aud": members["iss"],
+                "aud": row.audience or members["iss"],
             }
             if row.dpop_jkt:
                 members["cnf"] = {"jkt": row.dpop_jkt}

@@ -24,7 +24,7 @@ from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.services.importing import Methods
-from sso.store import clients, identities, imported_hashes, named_groups, sessions, users
+from sso.store import clients, identities, named_groups, sessions, users
 from sso.store.users import DeclaredFields
 
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
@@ -429,7 +429,10 @@ def plan(
     `any_cost`: see `importing.Methods`. `report` gets the number of declarations since its
     last call, and the total.
     """
-    roster, methods = _Roster(declarations), Methods(imported_hashes.methods(), any_cost=any_cost)
+    roster, methods = (
+        _Roster(declarations),
+        Methods(users.foreign_hash_methods(), any_cost=any_cost),
+    )
     barred = identities.barred()
     plan = Plan()
     for number, declaration in enumerate(declarations, 1):
@@ -567,7 +570,7 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
     # In the order of the plan: a user may take an address that another one gives up.
     users.change_all([_changed_values(one.user, one.changes) for one in changed if one.changes])
     users.insert_all([one.user for one in new])
-    imported_hashes.note({one.method for one in new if one.method})
+    users.note_foreign_hashes({one.method for one in new if one.method})
     for one in changed:
         if one.declaration.disabled:
             identities.forget_bars(one.user.id)

@@ -399,7 +399,7 @@ def confirm_session(
         revocation.some_sessions(identity.user_id, begun, "upstream_recheck")
         return
     if found.refresh_token:
-        identities.keep_token(session.id, encrypted_token(found.refresh_token))
+        identities.replace_refresh_token(session.id, encrypted_token(found.refresh_token))
     if user and user.disabled_at is None:
         take_over_profile(actor, provider, user, found)
 

@@ -19,7 +19,7 @@ from sso.imports.person import Person
 from sso.models import User
 from sso.services import checks, staff
 from sso.services.checks import Invalid
-from sso.store import imported_hashes, named_groups, users
+from sso.store import named_groups, users
 
 MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
 MOST_SECONDS = 1.0  # of CPU time for each wrong password
@@ -104,9 +104,9 @@ class Methods:
 
 def accept_hash(text: str) -> str | None:
     """Return the hash to store for one of another system; see `Methods.accept`."""
-    stored, method = Methods(imported_hashes.methods()).accept(text)
+    stored, method = Methods(users.foreign_hash_methods()).accept(text)
     if method:
-        imported_hashes.note([method])
+        users.note_foreign_hashes([method])
     return stored
 
 
@@ -158,14 +158,14 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     """
     staff.require_admin(actor)
     fit = [one for one in people if one.refused is None]
-    known = users.known([one.email for one in fit], [one.user_id for one in fit if one.user_id])
-    rules.methods.add(imported_hashes.methods())
+    known = users.existing([one.email for one in fit], [one.user_id for one in fit if one.user_id])
+    rules.methods.add(users.foreign_hash_methods())
     outcomes = [_examined(one, known, rules) for one in people]
     if rules.is_plan:
         return outcomes
     added = [_user(one.person) for one in outcomes if one.fate == Fate.IMPORTED]
     users.add_all(added)
-    imported_hashes.note({one.method for one in outcomes if one.method})
+    users.note_foreign_hashes({one.method for one in outcomes if one.method})
     named_groups.touch({name for user in added for name in user.groups})
     for user in added:
         audit.event(Event.USER_IMPORTED, by=actor.by, user=user.id, source=rules.source)

@@ -1,10 +1,11 @@
-"""Stores approvals: a grant and its code, if what the decision was made from still holds.
+"""Store approvals: a grant and its code, if the rows that the decision was based on are unchanged.
 
-On PostgreSQL one statement looks, and stores both. Where nothing else is written, a request with a
-live session takes two round trips instead of five.
+On PostgreSQL one statement checks this and stores both. A request with a live session that writes
+nothing else takes two round trips instead of five.
 
 A signed-in user could have codes made in a loop. A user with too many unredeemed codes loses the
-oldest ones, which no application will come back for; nobody is refused, and nothing piles up.
+oldest ones, which no application will redeem any more. So no request is refused, and the number of
+rows is bounded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant
 from sso.store import prepared
 
 MOST_UNREDEEMED = 300
-_AT_ONCE = 50  # are dropped, so that a flood pays for this only now and then
+_AT_ONCE = 50  # are dropped, so that not every request of a flood has to do it
 
 _UNREDEEMED_GRANTS, _UNREDEEMED_CODES = prepared.table(Grant), prepared.table(AuthorizationCode)
 _WITH_CODES = _UNREDEEMED_CODES.join(
@@ -60,26 +61,29 @@ ARE_MANY_UNREDEEMED = exists(
     .limit(1)
     .offset(MOST_UNREDEEMED - 1)
 )
-"""Whether `user_id` got as many codes since `codes_since`, redeemed or not: the index can tell."""
+"""The condition that `user_id` got as many codes since `codes_since`, redeemed or not. An index
+answers it.
+"""
 _TELL_MANY = select(ARE_MANY_UNREDEEMED.label("are_many"))
 
 
 def are_many_unredeemed(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
-    """Whether a user got so many codes that those which wait have to be counted."""
+    """Return whether a user got so many codes that the unredeemed ones have to be counted."""
     values = {"user_id": user_id, "codes_since": codes_since}
-    found = prepared.first(connection, _TELL_MANY, values)
-    return found is not None and bool(found["are_many"])
+    row = prepared.first(connection, _TELL_MANY, values)
+    return row is not None and bool(row["are_many"])
 
 
 def drop_oldest_unredeemed(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
-    """Delete the oldest grants whose codes wait, if there are too many; whether there is room.
+    """Delete the oldest grants with unredeemed codes if there are too many; return False if none of
+    them could be deleted.
 
-    The caller has locked client, user and session, as everybody does who ends grants. The codes
-    come before the grants, as in their redemption; one that is being redeemed is left alone.
+    The caller has locked client, user and session, as for every end of grants. Codes are locked
+    before grants, as in their redemption; a code that is being redeemed is left alone.
     """
     values = {"user_id": user_id, "codes_since": codes_since}
-    found = prepared.first(connection, _COUNT, values)
-    if found is None or found["count"] < MOST_UNREDEEMED:
+    row = prepared.first(connection, _COUNT, values)
+    if row is None or row["count"] < MOST_UNREDEEMED:
         return True  # most were redeemed, or another request of the user has dropped some
     oldest = (
         select(_UNREDEEMED_CODES.c.grant_id)
@@ -95,7 +99,7 @@ def drop_oldest_unredeemed(connection: Connection, user_id: UUID, codes_since: d
 
 
 def drop_all_unredeemed(user_id: UUID) -> None:
-    """Delete a user's grants without a trace, as no application has redeemed their codes."""
+    """Delete a user's grants. The caller knows that no application has redeemed their codes."""
     db.session.execute(delete(_UNREDEEMED_GRANTS).where(_UNREDEEMED_GRANTS.c.user_id == user_id))
 
 
@@ -106,16 +110,16 @@ _CONSENTS = prepared.table(Consent)
 
 @dataclass(frozen=True)
 class Seen:
-    """The versions of what a decision was made from."""
+    """The versions of the rows that a decision was based on."""
 
     client: datetime
     user: datetime
-    consent: datetime | None  # none was needed
+    consent: datetime | None  # `None`: none was needed
 
 
 @dataclass(frozen=True)
 class NewCode:
-    """The row of a code that is issued, but for its grant."""
+    """The row of a new code, without its grant."""
 
     digest: str
     redirect_uri: str
@@ -130,8 +134,8 @@ _NEW = (
     "acr", "created_at",
 )  # fmt: skip
 
-# FOR SHARE: people sign in beside each other, but the client's row waits. Everybody locks in this
-# order: client, user, session, consent, codes, grants.
+# FOR SHARE: several users can sign in at once, but a change of the client waits. All transactions
+# lock in this order: client, user, session, consent, codes, grants.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)
     .where(
@@ -172,13 +176,14 @@ _CODE = tuple(field.name for field in fields(NewCode))
 
 
 class _Statements:
-    """Store a grant and its code, if there is a row of `state`."""
+    """The statements that store a grant and its code, if `state` selects a row."""
 
-    def __init__(self, state: Select[Any], locked: Sequence[Table]) -> None:
-        # Nobody ends them until we commit; who waits for that finds the new grant, and ends it,
-        # too. Not FOR SHARE: two tabs would hold it together, and then each wait to note its visit.
-        found = state.with_for_update(key_share=True, of=locked)
-        self._grant = insert(_GRANTS).from_select(_NEW, found, include_defaults=False)
+    def __init__(self, state: Select[Any], tables: Sequence[Table]) -> None:
+        # No transaction can end these rows until this one commits; one that waits for them then
+        # reads the new grant, and ends it, too. Not FOR SHARE: two tabs would hold the lock
+        # together, and then each would wait for the other to update its session.
+        row = state.with_for_update(key_share=True, of=tables)
+        self._grant = insert(_GRANTS).from_select(_NEW, row, include_defaults=False)
         approved = self._grant.returning(_GRANTS.c.id).cte("approved")
         code = (bindparam("code_" + name, type_=_CODES.c[name].type).label(name) for name in _CODE)
         self._both = insert(_CODES).from_select(
@@ -190,7 +195,7 @@ class _Statements:
         return prepared.changed(connection, self._grant, values)
 
     def run(self, connection: Connection, values: Mapping[str, Any], is_last: bool) -> bool:
-        """Whether they are stored."""
+        """Store both; return False if `state` selects no row."""
         if connection.dialect.name == "sqlite":  # WITH does not write there
             return prepared.changed(connection, self._grant, values) and prepared.changed(
                 connection, _ADD_CODE, values
@@ -220,12 +225,12 @@ def add(
     is_last: bool = False,
     **columns: Any,
 ) -> bool:
-    """Store an approval and its code; `columns` are those of the grant.
+    """Store an approval and its code; return False if a row that the decision was based on has
+    changed: client, user, session or consent. `columns` are those of the grant.
 
-    False if what the decision was made from has changed meanwhile: the client or the user was
-    changed, the session has ended, the consent was given again or withdrawn. One statement looks
-    and writes. Of the user's grants whose codes wait since `codes_since`, the oldest go if there
-    are too many. `is_last`: the request writes nothing else, so that it may count at once.
+    One statement checks and writes. If the user has too many grants with unredeemed codes since
+    `codes_since`, the oldest ones are deleted. `is_last`: the request writes nothing else, so that
+    this may be committed at once.
     """
     values = {
         "id": uuid4(),
@@ -275,7 +280,7 @@ def lock_in_order(
 
 
 def _lock_in_order(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Lock client, user and session for a transaction; whether the client is as it was seen."""
+    """Lock client, user and session for a transaction; return False if the client has changed."""
     if not connection.in_transaction():
         connection.begin()
     names = ("client_id", "client_seen", "user_id", "session_id")

@@ -1,9 +1,8 @@
 """Statements about clients: their registrations, logos, and lists for administrators.
 
-An approval locks the client's row FOR SHARE. PostgreSQL lets one such lock in beside another while
-an update waits, so that approvals without a gap would keep an operator from disabling the client.
-Therefore a change of a client takes an advisory lock first: these are given in the order in which
-they were asked for.
+An approval locks the client's row FOR SHARE. PostgreSQL grants such locks even while an update
+waits, so that a stream of approvals would keep an operator from disabling the client. Therefore a
+change of a client takes an advisory lock first: these are granted in the order of the requests.
 """
 
 import json
@@ -34,7 +33,7 @@ from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin
 from sso.models.clients import HAS_HOME_URL, ClientRegistration
 from sso.store import lists, prepared
-from sso.store.lists import Match, Order, Slice, batches
+from sso.store.lists import Match, Order, Slice, rows_with
 
 
 def find_logo(connection: Connection, digest: str) -> Image | None:
@@ -84,11 +83,9 @@ def find(client_id: str) -> Client | None:
 def detached(client_ids: Collection[str]) -> dict[str, Client]:
     """Return these clients by id, as objects outside any session."""
     clients = {}
-    for batch in batches(list(client_ids)):
-        some = select(Client).where(Client.client_id.in_(batch))
-        for client in db.session.scalars(some):
-            db.session.expunge(client)
-            clients[client.client_id] = client
+    for (client,) in rows_with(select(Client), Client.client_id, client_ids):
+        db.session.expunge(client)
+        clients[client.client_id] = client
     return clients
 
 
@@ -98,8 +95,8 @@ def ids() -> list[str]:
 
 
 def matching(text: str) -> Match[Client]:
-    """Return the clients with this client ID; else those with this name; else those whose client
-    ID or name begins like this, in any case.
+    """Return the clients that an operator may mean: by client ID; else by name; else by the
+    beginning of one of these.
     """
     if client := find(text):
         return Match([client], is_exact=True)
@@ -107,9 +104,9 @@ def matching(text: str) -> Match[Client]:
 
 
 def lock(client_id: str) -> Client | None:
-    """A client, disabled or not, as the row is now, and stays until the transaction ends.
+    """Lock a client, disabled or not, until the transaction ends, and return its current row.
 
-    To be called before users, sessions and grants are locked: the order of `approvals.add`.
+    Call it before users, sessions and grants are locked: this is the order of `approvals.add`.
     """
     dialects.exclusive_client_lock(client_id)
     return dialects.lock(Client, Client.require_pkce, Client.client_id == client_id)
@@ -129,7 +126,7 @@ def _origins(client: "Client | RegisteredClient") -> set[str]:
 
 @dataclass(frozen=True, eq=False)
 class RegisteredClient(ClientRegistration, ClientMixin):
-    """A client that is enabled, as its row is now, with the methods that Authlib calls."""
+    """A client as its row is now, with the methods that Authlib calls."""
 
     client_id: str
     client_metadata: dict[str, Any]
@@ -163,20 +160,20 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return self._is_one_of(uri, self.client_metadata.get("post_logout_redirect_uris", ()))
 
     def _is_one_of(self, uri: str, registered: Iterable[str]) -> bool:
-        """Exact comparison, but for a public client's loopback port (RFC 9700 §4.1.3)."""
+        """Compare exactly, except for a public client's loopback port (RFC 9700 §4.1.3)."""
         if self.is_public:
             uri, registered = _without_port(uri), map(_without_port, registered)
         return uri in registered
 
     def policy_at(self, redirect_uri: str) -> Policy:
-        """What `flow.decision` asks about it. Only the redirect URI identifies a public client, and
-        on the person's device any program may have that (RFC 8252 §8.6).
+        """Return the policy for `flow.decision`. Only the redirect URI identifies a public client,
+        and any program on the user's device may have the same one (RFC 8252 §8.6).
         """
         ask_each_time = self.is_public and urls.is_native(redirect_uri)
         return Policy(self.first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
 
     def has_origin(self, origin: str) -> bool:
-        """Whether a script of this web origin may read answers to the client."""
+        """Return whether a script of this web origin may read answers to the client."""
         return _without_port(origin) in _origins(self)
 
     def get_allowed_scope(self, scope: str) -> str:
@@ -256,7 +253,7 @@ def registered_client(row: prepared.Row) -> RegisteredClient:
 
 @lru_cache(maxsize=256)
 def _registered_client(*values: Any) -> RegisteredClient:
-    # The row is read at each request, so that a change counts at once; the same row makes the
+    # The row is read at each request, so that changes take effect at once. The same row gives the
     # same object, and its metadata is parsed once.
     fields = dict(zip(_NAMES, values, strict=True))
     return RegisteredClient(**{**fields, "client_metadata": json.loads(fields["client_metadata"])})
@@ -273,9 +270,9 @@ def add(client: Client) -> None:
 
 
 def lock_to_remove(client_id: str) -> Client | None:
-    """As `lock`, and nobody may even refer to the client any more.
+    """Lock a client as `lock` does, and also against new references to it.
 
-    To be called before its grants are ended: an ending refers to the clients first.
+    Call it before its grants are ended: their end refers to the client first.
     """
     client = lock(client_id)
     db.session.execute(
@@ -290,7 +287,7 @@ def remove(client: Client) -> None:
 
 
 def set_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
-    """Do the same as `replace_secret`, but only on the object."""
+    """Change the secret of the object only; see `replace_secret`."""
     client.previous_secret_digest = client.secret_digest if keep_old_until else None
     client.previous_secret_expires_at = keep_old_until
     client.secret_digest = digest
@@ -317,9 +314,9 @@ def page_of(cursor: str | None) -> Slice[Client]:
 
 
 def having(text: str) -> list[Client]:
-    """Return the clients with this text in their names, IDs or URLs, in any case, by name.
+    """Return the clients with this text in their names, IDs or URLs, by name. Case does not matter.
 
-    It reads all clients; few servers have more than some hundreds.
+    It reads all clients: few servers have more than some hundreds.
     """
     part = text.casefold()
 

@@ -1,4 +1,4 @@
-"""Deletes expired rows that nobody can ask about any more, a bounded number at a time."""
+"""Delete expired rows that nobody can ask about any more, a bounded number at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ from sso.models import (
 )
 from sso.store.lists import write
 
-# A used code or an ended session is still asked about for a while: reuse must be seen.
+# A used code or an ended session is still looked up for a while: reuse must be detected.
 KEEP = timedelta(days=1)
 KEEP_UNREDEEMED = timedelta(minutes=10)  # the longest life of a code
 CLOCK_SKEW = timedelta(minutes=1)  # between nodes
 TOKENS_AT_ONCE = 20  # of one grant
 KEEP_DEVICES = timedelta(hours=1)  # so that a device learns that its code has expired
-KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not told
+KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not notified
 KEEP_REFUSALS = timedelta(days=7)
 KEEP_KEYS = timedelta(days=90)
 KEEP_API_TOKENS = timedelta(days=90)
@@ -46,7 +46,8 @@ KEEP_API_TOKENS = timedelta(days=90)
 
 @dataclass(frozen=True)
 class Expiry:
-    """When rows may be deleted: `keep` after the moment in `column`, if `condition` holds.
+    """The rule by which rows may be deleted: `keep` after the moment in `column`, if `condition`
+    holds.
 
     `column` has an index, and has a value in every row that is ever deleted.
     """
@@ -63,14 +64,14 @@ class Expiry:
 
 
 class Batch(NamedTuple):
-    """The last row that a batch examined, `None` at the end, and how many rows it deleted."""
+    """The last row that a batch examined (`None` at the end), and the number of deleted rows."""
 
     last: tuple[Any, Any] | None
     deleted: int
 
 
 def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Batch:
-    """Examine the next `size` candidates, oldest first, and delete those that may go.
+    """Examine the next `size` candidates, oldest first, and delete those that may be deleted.
 
     Reading locks nothing. Rows that another transaction has locked are left for the next time.
     """
@@ -82,18 +83,18 @@ def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Ba
     if after is not None:
         candidates = candidates.where(tuple_(expiry.column, key) > tuple_(*after))
     rows = db.session.execute(candidates.order_by(expiry.column, key).limit(size)).all()
-    going, deleted = [row[1] for row in rows if row[2]], 0
-    if going:
-        still = select(key).where(key.in_(going), condition).with_for_update(skip_locked=True)
-        deleted = write(delete(expiry.table).where(key.in_(still)))
+    keys, deleted = [row[1] for row in rows if row[2]], 0
+    if keys:
+        unlocked = select(key).where(key.in_(keys), condition).with_for_update(skip_locked=True)
+        deleted = write(delete(expiry.table).where(key.in_(unlocked)))
     return Batch((rows[-1][0], rows[-1][1]) if len(rows) == size else None, deleted)
 
 
 def _code(_: datetime) -> ColumnElement[bool]:
     return and_(
-        # As long as a token that the code gave may live, its reuse has something to end.
+        # As long as a token from this code may live, reuse of the code must end it.
         ~exists().where(Token.grant_id == AuthorizationCode.grant_id),
-        # An unused one shows that its grant gave nothing, and goes with it.
+        # An unused code shows that its grant gave no tokens, and is deleted with it.
         AuthorizationCode.used_at.is_not(None),
     )
 
@@ -117,7 +118,7 @@ def _grant(now: datetime) -> ColumnElement[bool]:
     never_gave_tokens = and_(~has_tokens, _has_unused_code(Grant, now - CLOCK_SKEW))
     is_over = and_(
         Grant.created_at < now - KEEP,
-        # While its session lives, the client is owed a logout token when that ends.
+        # While its session lives, the client has to get a logout token when the session ends.
         ~session_is_live,
         ~has_tokens,
         ~exists().where(AuthorizationCode.grant_id == Grant.id),
@@ -147,13 +148,15 @@ def _has_unused_code(grant: Any, expired_by: datetime | None = None) -> ColumnEl
 
 
 def _has_many_tokens() -> ColumnElement[bool]:
-    """More tokens than are deleted with their grant; they are deleted when they expire."""
+    """Return the condition that a grant has too many tokens to be deleted with it: they are deleted
+    when they expire.
+    """
     of_grant = select(Token.jti).where(Token.grant_id == Grant.id).correlate(Grant)
     return of_grant.offset(TOKENS_AT_ONCE).limit(1).exists()
 
 
 def _has_later() -> ColumnElement[bool]:
-    """Whether its session gave its client tokens once more."""
+    """Return the condition that the same session gave the same client tokens once more."""
     later = aliased(Grant)
     return exists().where(
         later.session_id == Grant.session_id,
@@ -164,42 +167,42 @@ def _has_later() -> ColumnElement[bool]:
 
 
 def _mail(now: datetime) -> ColumnElement[bool]:
-    # Never delivered: strangers asked for them, for addresses that no account has.
-    in_vain = and_(Mail.attempts == 1, Mail.delivered_at.is_(None))
-    old = Mail.created_at < now - KEEP_DELIVERIES
-    return and_(Mail.next_attempt_at.is_(None), or_(old, in_vain))
+    # Never delivered: strangers requested them for email addresses that no account has.
+    has_no_account = and_(Mail.attempts == 1, Mail.delivered_at.is_(None))
+    is_old = Mail.created_at < now - KEEP_DELIVERIES
+    return and_(Mail.next_attempt_at.is_(None), or_(is_old, has_no_account))
 
 
 def _pushed_request(now: datetime) -> ColumnElement[bool]:
-    # A user may be at a page of ours.
-    waits = PushedRequest.waits_until >= now - CLOCK_SKEW
-    return or_(PushedRequest.used_at.is_not(None), PushedRequest.waits_until.is_(None), ~waits)
+    # The user may be at one of our pages.
+    is_waiting = PushedRequest.waits_until >= now - CLOCK_SKEW
+    return or_(PushedRequest.used_at.is_not(None), PushedRequest.waits_until.is_(None), ~is_waiting)
 
 
 def _imported_hash(now: datetime) -> ColumnElement[bool]:
     method = ImportedHash.method
-    is_left = func.substr(User.password_hash, 1, func.length(method) + 1) == method + "$"
-    # Somebody may have imported others since the row was read.
-    return and_(ImportedHash.imported_at < now - KEEP, ~exists().where(is_left))
+    is_in_use = func.substr(User.password_hash, 1, func.length(method) + 1) == method + "$"
+    # An import may have added users with this method since the row was read.
+    return and_(ImportedHash.imported_at < now - KEEP, ~exists().where(is_in_use))
 
 
-# There may be very many, and what was pushed may be personal.
+# There may be very many of these rows, and pushed requests may hold personal data.
 LIVING_MINUTES = (
     Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
     Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
     Expiry(WaitingSignIn, WaitingSignIn.expires_at, CLOCK_SKEW),
 )
-# In this order: a row is deleted after those that need it.
+# In this order: a row is deleted after the rows that need it.
 EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
-    # A repeated refresh: its refresh token stands in another row.
+    # Of a repeated refresh: its refresh token stands in another row.
     Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
     Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
     Expiry(DeviceCode, DeviceCode.expires_at, KEEP_DEVICES, _device_code),
     Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
-    # An ended session goes when it would have expired.
+    # An ended session is deleted when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),
-    # Of a sign-in that was never completed; others go with their session.
+    # Of a sign-in that was never completed; others are deleted with their session.
     Expiry(
         UpstreamSession,
         UpstreamSession.created_at,

@@ -1,6 +1,6 @@
 """Statements about second factors: passkeys, authenticator apps and recovery codes.
 
-Single use is decided here: of an answer of a passkey, of a time step, of a recovery code.
+They decide that a passkey's answer, a time step and a recovery code are each used only once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,23 +14,23 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select,
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret, User
 from sso.store import prepared
-from sso.store.lists import write
+from sso.store.lists import write, write_one
 
 
 def passkeys_of_user(user_id: UUID) -> Sequence[Passkey]:
-    """A user's passkeys, oldest first."""
+    """Return a user's passkeys, oldest first."""
     return db.session.scalars(
         select(Passkey).where(Passkey.user_id == user_id).order_by(Passkey.created_at, Passkey.id)
     ).all()
 
 
 def passkeys_exist() -> bool:
-    """Whether anyone has one."""
+    """Return whether any user has a passkey."""
     return db.session.connection().scalar(select(Passkey.__table__.c.id).limit(1)) is not None
 
 
 def find_passkey_with_user(credential_id: str) -> tuple[Passkey, User] | None:
-    """A passkey and whose it is, if they may sign in."""
+    """Return a passkey and its user, unless that user is disabled."""
     row = db.session.execute(
         select(Passkey, User)
         .join(User, User.id == Passkey.user_id)
@@ -40,30 +40,28 @@ def find_passkey_with_user(credential_id: str) -> tuple[Passkey, User] | None:
 
 
 def add_passkey(passkey: Passkey) -> None:
-    """Raises `IntegrityError` when the credential is registered already."""
+    """Store a passkey. Raises `IntegrityError` if the credential is registered already."""
     db.session.add(passkey)
     db.session.flush()
 
 
 def use_passkey(passkey: Passkey, challenged_at: datetime, sign_count: int, now: datetime) -> bool:
-    """Accept an answer to a challenge made at this moment, once: one atomic statement.
+    """Accept the answer to a challenge; return False if this or a later challenge was answered
+    before. Atomic.
 
-    Counters that do not grow belong to a clone (WebAuthn §6.1.1), unless both are zero.
+    A counter that does not grow belongs to a clone (WebAuthn §6.1.1), unless both are zero.
     """
-    newer = or_(Passkey.challenged_at.is_(None), Passkey.challenged_at < challenged_at)
-    counted = Passkey.sign_count < sign_count if sign_count else Passkey.sign_count == 0
-    return (
-        write(
-            update(Passkey)
-            .where(Passkey.id == passkey.id, newer, counted)
-            .values(challenged_at=challenged_at, sign_count=sign_count, last_used_at=now)
-        )
-        == 1
+    is_newer = or_(Passkey.challenged_at.is_(None), Passkey.challenged_at < challenged_at)
+    has_counted = Passkey.sign_count < sign_count if sign_count else Passkey.sign_count == 0
+    return write_one(
+        update(Passkey)
+        .where(Passkey.id == passkey.id, is_newer, has_counted)
+        .values(challenged_at=challenged_at, sign_count=sign_count, last_used_at=now)
     )
 
 
 def remove_passkey(user_id: UUID, passkey_id: UUID) -> str | None:
-    """Delete one of the user's own; its name, or `None` if there is none."""
+    """Delete a passkey of this user and return its name; `None` if there is no such passkey."""
     return db.session.scalar(
         delete(Passkey)
         .where(Passkey.id == passkey_id, Passkey.user_id == user_id)
@@ -73,7 +71,7 @@ def remove_passkey(user_id: UUID, passkey_id: UUID) -> str | None:
 
 
 class EncryptedTotpSecret(NamedTuple):
-    """An encrypted secret, and whose it is."""
+    """The encrypted secret of a user."""
 
     user_id: UUID
     sealed_secret: str
@@ -84,7 +82,7 @@ def find_totp_secret(user_id: UUID) -> TotpSecret | None:
 
 
 def totp_secret_batch(after: UUID | None, limit: int) -> Sequence[EncryptedTotpSecret]:
-    """The next secrets in the order of their users' ids."""
+    """Return the next encrypted secrets, in the order of their users' ids."""
     statement = select(TotpSecret.user_id, TotpSecret.sealed_secret)
     if after is not None:
         statement = statement.where(TotpSecret.user_id > after)
@@ -97,45 +95,39 @@ def count_totp_secrets() -> int:
 
 
 def replace_totp_secret(user_id: UUID, before: str, after: str) -> bool:
-    """Store a secret's other encryption, unless its owner made another secret meanwhile."""
-    return (
-        write(
-            update(TotpSecret)
-            .where(TotpSecret.user_id == user_id, TotpSecret.sealed_secret == before)
-            .values(sealed_secret=after)
-        )
-        == 1
+    """Store the new encryption of a secret; return False if the user has another secret by now."""
+    return write_one(
+        update(TotpSecret)
+        .where(TotpSecret.user_id == user_id, TotpSecret.sealed_secret == before)
+        .values(sealed_secret=after)
     )
 
 
 def add_totp_secret(secret: TotpSecret) -> None:
-    """Raises `IntegrityError` when the user has one."""
+    """Store a secret. Raises `IntegrityError` if the user has one already."""
     db.session.add(secret)
     db.session.flush()
 
 
 def use_totp_secret(user_id: UUID, step: int, now: datetime) -> bool:
-    """Accept a time step, if none as late was accepted before: one atomic statement.
+    """Accept a time step; return False if it or a later one was accepted before. Atomic.
 
     RFC 6238 §5.2: the second use of a code must be refused.
     """
-    return (
-        write(
-            update(TotpSecret)
-            .where(TotpSecret.user_id == user_id, TotpSecret.last_step < step)
-            .values(last_step=step, last_used_at=now)
-        )
-        == 1
+    return write_one(
+        update(TotpSecret)
+        .where(TotpSecret.user_id == user_id, TotpSecret.last_step < step)
+        .values(last_step=step, last_used_at=now)
     )
 
 
 def remove_totp_secret(user_id: UUID) -> bool:
-    """Delete it; whether there was one."""
-    return write(delete(TotpSecret).where(TotpSecret.user_id == user_id)) == 1
+    """Delete the secret of a user; return False if there was none."""
+    return write_one(delete(TotpSecret).where(TotpSecret.user_id == user_id))
 
 
 def replace_recovery_codes(user_id: UUID, digests: Iterable[str], now: datetime) -> None:
-    """Give a user a new sheet; codes of the old one end."""
+    """Replace all recovery codes of a user."""
     remove_recovery_codes(user_id)
     db.session.add_all(
         RecoveryCode(user_id=user_id, digest=digest, created_at=now) for digest in digests
@@ -144,23 +136,20 @@ def replace_recovery_codes(user_id: UUID, digests: Iterable[str], now: datetime)
 
 
 def use_recovery_code(user_id: UUID, digest: str, now: datetime) -> bool:
-    """Redeem a code, if it is this user's and unused: one atomic statement."""
-    return (
-        write(
-            update(RecoveryCode)
-            .where(
-                RecoveryCode.user_id == user_id,
-                RecoveryCode.digest == digest,
-                RecoveryCode.used_at.is_(None),
-            )
-            .values(used_at=now)
+    """Redeem a code; return False if this user has no such unused code. Atomic."""
+    return write_one(
+        update(RecoveryCode)
+        .where(
+            RecoveryCode.user_id == user_id,
+            RecoveryCode.digest == digest,
+            RecoveryCode.used_at.is_(None),
         )
-        == 1
+        .values(used_at=now)
     )
 
 
 def unused_recovery_codes(user_id: UUID) -> int:
-    """How many are left."""
+    """Return the number of recovery codes that a user has not used yet."""
     count = db.session.scalar(
         select(func.count())
         .select_from(RecoveryCode)
@@ -175,7 +164,7 @@ def remove_recovery_codes(user_id: UUID) -> None:
 
 @dataclass(frozen=True)
 class Factors:
-    """What a user has set up. Recovery codes replace a factor but are none themselves."""
+    """The second factors of a user. Recovery codes replace a factor but are not one themselves."""
 
     passkeys: Sequence[Passkey]
     totp: TotpSecret | None
@@ -190,7 +179,7 @@ class Factors:
 
 
 def of_user(user_id: UUID) -> Factors:
-    """Everything that a user has set up."""
+    """Return the second factors and the number of unused recovery codes of a user."""
     return Factors(
         passkeys_of_user(user_id), find_totp_secret(user_id), unused_recovery_codes(user_id)
     )
@@ -205,11 +194,12 @@ _HAS_ANY = select(
 
 
 def has_any(connection: Connection, user_id: UUID) -> bool:
-    """Whether a user has a passkey or an authenticator app."""
+    """Return whether a user has a passkey or an authenticator app."""
     row = prepared.first(connection, _HAS_ANY, {"user": user_id})
     return bool(row and row["has_any"])
 
 
 def remove_all(user_id: UUID) -> None:
+    """Delete all second factors and recovery codes of a user."""
     for table in (Passkey, TotpSecret, RecoveryCode):
         write(delete(table).where(table.user_id == user_id))

@@ -1,7 +1,6 @@
-"""Statements about grants: what one approval gave, what it may still give, its end, and consents.
+"""Statements about grants and consents: list, read and end them.
 
-Users are also found by what they have at clients. A live grant is read with everything that decides
-what it may still give, in one statement.
+A live grant is read in one statement with everything that narrows the tokens it may still give.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +39,7 @@ _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", au
 
 
 class Access(NamedTuple):
-    """What one application has from one user: since when, and when it last got tokens."""
+    """The access of one application to one user's data, and when it last got tokens."""
 
     client: Client
     scope: str
@@ -49,39 +48,41 @@ class Access(NamedTuple):
 
 
 def accesses_of(user_id: UUID) -> list[Access]:
-    """The applications that have something from a user: a consent, or a grant that lives."""
-    given = db.session.execute(
+    """Return the applications that have a user's consent or a live grant, by name."""
+    consents = db.session.execute(
         select(Client, Consent)
         .join(Consent, Consent.client_id == Client.client_id)
         .where(Consent.user_id == user_id)
     )
-    used = db.session.execute(
+    grants = db.session.execute(
         select(Client, func.min(Grant.created_at), func.max(Token.issued_at), func.max(Grant.scope))
         .join(Grant, Grant.client_id == Client.client_id)
         .outerjoin(Token, Token.grant_id == Grant.id)
         .where(Grant.user_id == user_id, Grant.ended_at.is_(None))
         .group_by(Client.client_id)
     )
-    found = {
+    accesses = {
         client.client_id: Access(client, consent.scope, consent.created_at, None)
-        for client, consent in given
+        for client, consent in consents
     }
-    for client, since, last_used, scope in used:
-        before = found.get(client.client_id)
-        found[client.client_id] = Access(
+    for client, since, last_used, scope in grants:
+        access = accesses.get(client.client_id)
+        accesses[client.client_id] = Access(
             client,
-            before.scope if before else scope,
-            min(before.since, since) if before else since,
+            access.scope if access else scope,
+            min(access.since, since) if access else since,
             last_used,
         )
-    return sorted(found.values(), key=lambda access: access.client.name.lower())
+    return sorted(accesses.values(), key=lambda access: access.client.name.lower())
 
 
 MOST_COUNTED = 1000
 
 
 def live_at(client_id: str, limit: int) -> tuple[int, Sequence[Grant]]:
-    """How many grants of a client live, up to `MOST_COUNTED`, and the newest with their users."""
+    """Return the number of a client's live grants, up to `MOST_COUNTED`, and the newest ones with
+    their users.
+    """
     now = clock.now()
     session_lives = and_(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > now)
     live = and_(
@@ -96,19 +97,19 @@ def live_at(client_id: str, limit: int) -> tuple[int, Sequence[Grant]]:
     joined = select(Grant).join(Grant.user).outerjoin(Grant.session).where(live)
     counted = joined.limit(MOST_COUNTED).subquery()
     count = db.session.scalar(select(func.count()).select_from(counted))
-    found = db.session.scalars(
+    newest = db.session.scalars(
         joined.options(contains_eager(Grant.user)).order_by(Grant.created_at.desc()).limit(limit)
     ).all()
-    return int(count or 0), found
+    return int(count or 0), newest
 
 
 def end(
     on: Connection | scoped_session[Any], reason: str, *conditions: ColumnElement[bool]
 ) -> None:
-    """End the grants that meet the conditions; their codes and tokens end with them.
+    """End the grants that meet the conditions, and with them their codes and tokens.
 
-    A session writes first what waits in it, so that rows are locked in the order of `add`. Grants
-    are locked client by client, as by somebody who changes several.
+    A session first writes its pending changes, so that rows are locked in the order of
+    `approvals.add`. Grants are locked client by client, as in a change of several clients.
     """
     live = and_(Grant.ended_at.is_(None), *conditions)
     in_order = select(Grant.id).where(live).order_by(Grant.client_id, Grant.id)
@@ -126,7 +127,7 @@ def end_one(on: Connection | scoped_session[Any], grant_id: UUID, reason: str) -
 
 
 def end_of_sessions(session_ids: Sequence[UUID], reason: str) -> None:
-    """End the grants of browser sessions, but for those with `offline_access`."""
+    """End the grants of browser sessions, except those with `offline_access`."""
     end(db.session, reason, Grant.session_id.in_(session_ids), ~_IS_OFFLINE)
 
 
@@ -136,18 +137,18 @@ def end_of_user(user_id: UUID, reason: str) -> None:
 
 
 def end_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
-    """End what one user gave one client."""
+    """End all grants that one user gave one client."""
     end(db.session, reason, Grant.user_id == user_id, Grant.client_id == client_id)
 
 
 def end_of_user_but_session(user_id: UUID, session_id: UUID, reason: str) -> None:
-    """End all grants of a user but for those of one browser session."""
-    other = or_(Grant.session_id.is_(None), Grant.session_id != session_id)
-    end(db.session, reason, Grant.user_id == user_id, other)
+    """End all grants of a user except those of one browser session."""
+    is_of_other = or_(Grant.session_id.is_(None), Grant.session_id != session_id)
+    end(db.session, reason, Grant.user_id == user_id, is_of_other)
 
 
 def end_of_client(client_id: str, reason: str) -> None:
-    """End all grants of a client, maybe millions."""
+    """End all grants of a client; there may be millions."""
     dialects.without_time_limit()
     end(db.session, reason, Grant.client_id == client_id)
 
@@ -157,9 +158,9 @@ _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
 
 @dataclass(frozen=True)
 class LiveGrant:
-    """A grant that has not ended, and its user: what tokens are made from.
+    """A grant that has not ended, and its user: tokens are made from it.
 
-    Whether it may still give anything is for `flow.narrowing` to say.
+    `flow.narrowing` decides what it may still give.
     """
 
     id: UUID
@@ -178,7 +179,7 @@ class LiveGrant:
     user: UserProfile
 
     def check_client(self, client: RegisteredClient) -> bool:
-        """What Authlib asks a refresh token."""
+        """Return whether the grant belongs to a client: Authlib asks this of a refresh token."""
         return self.client_id == client.client_id
 
 
@@ -190,13 +191,13 @@ TODAY = (
     _CONSENTS.c.scope.label("grant_consented"),
     _CONSENTS.c.declined.label("grant_declined"),
 )
-"""What `join_today` finds: whether the session is live, and the consent of the user."""
+"""The columns that `join_today` adds: whether the session is live, and the user's consent."""
 LIVE_GRANT = (*prepared.columns(LiveGrant, _GRANTS, "grant_"), *TODAY, *USER_PROFILE)
 """The columns that `live_grant_of` reads."""
 
 
 def join_today(statement: Select[Any]) -> Select[Any]:
-    """Join a grant with its live session, and with what its user allows its client by now.
+    """Join a grant with its live session and with its user's current consent for its client.
 
     The statement has the parameter `now`.
     """
@@ -207,7 +208,7 @@ def join_today(statement: Select[Any]) -> Select[Any]:
 
 
 def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
-    """Join an enabled client with a grant of its own that has not ended, and its enabled user.
+    """Join a client with one of its grants that has not ended, and with the grant's enabled user.
 
     The statement has the parameter `now`.
     """
@@ -220,7 +221,7 @@ def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Se
 
 
 def live_grant_of(row: prepared.Row) -> LiveGrant | None:
-    """What the columns of `LIVE_GRANT` hold, if grant and user were there to join."""
+    """Return the grant in the columns of `LIVE_GRANT`; `None` if grant or user was not joined."""
     if row["user_id"] is None:
         return None
     user = prepared.record(UserProfile, row, "user_")
@@ -233,7 +234,7 @@ _FIND = join_live_grant(
 
 
 def find_live_grant(connection: Connection, grant_id: UUID, client_id: str) -> LiveGrant | None:
-    """A grant of this client that has not ended; its user and the client are enabled."""
+    """Return a grant of this client that has not ended, if its user and the client are enabled."""
     values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
     row = prepared.first(connection, _FIND, values)
     return live_grant_of(row) if row else None
@@ -248,13 +249,13 @@ def find_consent(user_id: UUID, client_id: str) -> Consent | None:
 def remember_consent(
     user_id: UUID, client_id: str, allowed: Iterable[str], declined: Iterable[str] = ()
 ) -> datetime:
-    """Remember what was allowed and what was unticked, beside what was said before of other
-    scopes; also by two tabs at once. Gives the moment that is noted.
+    """Store the allowed and the declined scopes beside earlier decisions about other scopes; return
+    the time of the consent. Two tabs may do so at once.
     """
     now = clock.now()
     key = {"user_id": user_id, "client_id": client_id}
-    new = {**key, "scope": "", "declined": "", "created_at": now, "updated_at": now}
-    dialects.insert_or_ignore(Consent, [new])
+    row = {**key, "scope": "", "declined": "", "created_at": now, "updated_at": now}
+    dialects.insert_or_ignore(Consent, [row])
     consent = db.session.scalars(
         select(Consent)
         .where(Consent.user_id == user_id, Consent.client_id == client_id)
@@ -268,20 +269,21 @@ def remember_consent(
     return now
 
 
-def _merged(before: str, more: Iterable[str], fewer: Iterable[str]) -> str:
-    gone = set(fewer)
-    return " ".join(name for name in dict.fromkeys((*before.split(), *more)) if name not in gone)
+def _merged(scope: str, added: Iterable[str], removed: Iterable[str]) -> str:
+    without = set(removed)
+    names = dict.fromkeys((*scope.split(), *added))
+    return " ".join(name for name in names if name not in without)
 
 
 def withdraw_consent(user_id: UUID, client_id: str) -> None:
-    """Forget what a user allowed a client; its grants are another statement's business."""
+    """Delete the consent of a user for a client. The caller ends the grants."""
     db.session.execute(
         delete(Consent).where(Consent.user_id == user_id, Consent.client_id == client_id)
     )
 
 
 def users_not_admitted(client: Client) -> Sequence[User]:
-    """The users with something at a client that has not ended who are in none of its groups."""
+    """Return the users who have grants at a client but are in none of its groups."""
     if not client.groups:
         return ()
     live = select(Grant.user_id).where(

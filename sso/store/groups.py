@@ -1,4 +1,4 @@
-"""Statements about groups, which exist as long as a user or a client names them."""
+"""Statements about the members of groups, which stand in the rows of users by name."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
-    Select,
+    Row,
     String,
     Table,
     Text,
@@ -26,23 +26,23 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import User
-from sso.store.lists import batches
+from sso.store.lists import rows_with
 
-# Of SQLite alone, where triggers keep it (migration 0022).
+# Only on SQLite, where triggers maintain it (migration 0022).
 MEMBERSHIPS = table(
     "memberships", column("name", String), column("email", String), column("user_id", Uuid)
 )
 
 
 class Members(NamedTuple):
-    """How many users are in a group, and the first of them by email: id and email."""
+    """The number of users in a group, and the ids and emails of the first ones by email."""
 
     total: int
     first: list[tuple[UUID, str]]
 
 
 def members(most: int) -> dict[str, Members]:
-    """Every group that users are in, with so many of its members."""
+    """Return every group that users are in, each with at most this many of its members."""
     listed, name = _memberships()
     numbered = (
         select(
@@ -55,29 +55,31 @@ def members(most: int) -> dict[str, Members]:
         .join(listed, true())
         .subquery()
     )
-    first = select(numbered).where(numbered.c.number <= most)
-    found: dict[str, Members] = {}
-    for row in db.session.execute(first.order_by(numbered.c.name, numbered.c.number)):
-        found.setdefault(row.name, Members(row.members, [])).first.append((row.id, row.email))
-    return found
+    statement = select(numbered).where(numbered.c.number <= most)
+    members: dict[str, Members] = {}
+    for row in db.session.execute(statement.order_by(numbered.c.name, numbered.c.number)):
+        members.setdefault(row.name, Members(row.members, [])).first.append((row.id, row.email))
+    return members
 
 
 def with_members(except_of: UUID | None = None) -> set[str]:
-    """Every group that users are in, not counting one of them."""
+    """Return the names of all groups that users are in, leaving out one user if given."""
     listed, name = _memberships()
-    found = select(name).select_from(User).join(listed, true()).distinct()
-    return set(db.session.scalars(found.where(User.id != except_of) if except_of else found))
+    statement = select(name).select_from(User).join(listed, true()).distinct()
+    if except_of:
+        statement = statement.where(User.id != except_of)
+    return set(db.session.scalars(statement))
 
 
 def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
-    """A condition on users: they are in this group. By an index.
+    """Return the condition that a user is in this group; an index answers it.
 
-    `among_few`: other conditions find the users, and each is looked up. It decides how SQLite does
-    it; PostgreSQL has statistics.
+    `among_few`: other conditions find the users, and each one is looked up. Only SQLite has to be
+    told: PostgreSQL has statistics.
     """
-    if dialects.is_postgresql():  # by the index of that expression
-        wanted = func.jsonb_build_array(type_cast(group, Text))
-        return literal_column("users.groups::jsonb").bool_op("@>")(wanted)
+    if dialects.is_postgresql():  # this expression has an index
+        name = func.jsonb_build_array(type_cast(group, Text))
+        return literal_column("users.groups::jsonb").bool_op("@>")(name)
     of_group = select(MEMBERSHIPS.c.email).where(MEMBERSHIPS.c.name == group)
     if among_few:
         return of_group.where(MEMBERSHIPS.c.email == User.email).correlate(User).exists()
@@ -85,12 +87,12 @@ def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
 
 
 def _memberships() -> tuple[NamedFromClause, ColumnElement[str]]:
-    """The elements of a user's list of groups, and the column that holds them."""
+    """Return the elements of users' lists of groups as a table, and its column of names."""
     return dialects.json_values(User.groups, "membership")
 
 
 class Member(NamedTuple):
-    """A user who is in a group, or may come into one."""
+    """A user who is in a group, or may be added to one."""
 
     id: UUID
     name: str
@@ -101,8 +103,8 @@ _MEMBER = select(User.id, User.name, User.groups)
 
 
 def all_members(group: str) -> Sequence[Member]:
-    """Everybody in a group, by id."""
-    return _members(_MEMBER.where(has_member(group)).order_by(User.id))
+    """Return all members of a group, by id."""
+    return _members(db.session.execute(_MEMBER.where(has_member(group)).order_by(User.id)))
 
 
 def count_members(group: str) -> int:
@@ -110,43 +112,40 @@ def count_members(group: str) -> int:
 
 
 def lock_users(ids: Collection[UUID]) -> Sequence[Member]:
-    """Those of these users who exist; locked until the transaction ends.
+    """Lock these users until the transaction ends; return those that exist.
 
     SQLite locks nothing here: the caller has written before.
     """
-    found: list[Member] = []
-    for batch in batches(sorted(ids)):
-        some = _MEMBER.where(User.id.in_(batch)).order_by(User.id)
-        found += _members(some.with_for_update())
-    return found
+    in_order = _MEMBER.order_by(User.id).with_for_update()
+    return _members(rows_with(in_order, User.id, sorted(ids)))
 
 
 def lock_members(members: Iterable[Member]) -> Sequence[Member]:
-    """The same people as they are now; locked until the transaction ends."""
-    return lock_users({one.id for one in members})
+    """Lock these members until the transaction ends, and return their current rows."""
+    return lock_users({member.id for member in members})
 
 
 def users(ids: Collection[UUID]) -> Iterator[User]:
-    """The users as the rows are now."""
-    for batch in batches(list(ids)):
-        some = select(User).where(User.id.in_(batch))
-        yield from db.session.scalars(some.execution_options(populate_existing=True))
+    """Yield these users as their rows are now."""
+    current = select(User).execution_options(populate_existing=True)
+    for (user,) in rows_with(current, User.id, ids):
+        yield user
 
 
 def replace_groups(groups: Mapping[UUID, list[str]]) -> None:
-    """Give each of these users another list of groups."""
+    """Replace the list of groups of each of these users."""
     if not groups:
         return
-    people = cast(Table, User.__table__)
-    changed = (
-        update(people)
-        .where(people.c.id == bindparam("user_id"))
-        .values(groups=bindparam("names", type_=people.c.groups.type))
+    table = cast(Table, User.__table__)
+    statement = (
+        update(table)
+        .where(table.c.id == bindparam("user_id"))
+        .values(groups=bindparam("names", type_=table.c.groups.type))
     )
     db.session.connection().execute(
-        changed, [{"user_id": user_id, "names": names} for user_id, names in groups.items()]
+        statement, [{"user_id": user_id, "names": names} for user_id, names in groups.items()]
     )
 
 
-def _members(statement: Select[*tuple[Any, ...]]) -> list[Member]:
-    return [Member(row.id, row.name, row.groups) for row in db.session.execute(statement)]
+def _members(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Member]:
+    return [Member(row.id, row.name, row.groups) for row in rows]

@@ -8,7 +8,7 @@ from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
-from sso.store.lists import write
+from sso.store.lists import write, write_one
 
 
 def find(issuer: str, subject: str) -> Identity | None:
@@ -18,7 +18,7 @@ def find(issuer: str, subject: str) -> Identity | None:
 
 
 def of_user(user_id: UUID) -> Sequence[Identity]:
-    """A user's identities, oldest first."""
+    """Return a user's identities, oldest first."""
     return db.session.scalars(
         select(Identity)
         .where(Identity.user_id == user_id)
@@ -27,24 +27,24 @@ def of_user(user_id: UUID) -> Sequence[Identity]:
 
 
 def of_providers(user_id: UUID, providers: Collection[str]) -> int:
-    """With how many identities of these providers a user can sign in."""
-    return sum(one.provider in providers for one in of_user(user_id))
+    """Return the number of identities at these providers that a user can sign in with."""
+    return sum(identity.provider in providers for identity in of_user(user_id))
 
 
 def add(identity: Identity) -> None:
-    """Raises `IntegrityError` when it is linked already."""
+    """Link an identity. Raises `IntegrityError` if it is linked already."""
     db.session.add(identity)
     db.session.flush()
 
 
 def use(identity: Identity, provider: str, now: datetime) -> None:
-    """Note a sign-in. `provider`: its id, which the operator may have changed."""
+    """Record a sign-in. `provider`: its id, which the operator may have changed."""
     identity.provider, identity.last_used_at, identity.checked_at = provider, now, now
     db.session.flush()
 
 
 def remove(user_id: UUID, identity_id: UUID) -> Identity | None:
-    """Delete one of the user's own, and give what it was."""
+    """Delete an identity of this user and return it; `None` if there is no such identity."""
     return db.session.scalar(
         delete(Identity)
         .where(Identity.id == identity_id, Identity.user_id == user_id)
@@ -71,7 +71,7 @@ def add_session(session: UpstreamSession) -> None:
 
 
 def unused_session(session_id: UUID, user_id: UUID) -> UpstreamSession | None:
-    """A sign-in of this user that waits for its second factor."""
+    """Return a sign-in of this user that waits for its second factor."""
     return db.session.scalar(
         select(UpstreamSession)
         .join(Identity, Identity.id == UpstreamSession.identity_id)
@@ -84,19 +84,16 @@ def unused_session(session_id: UUID, user_id: UUID) -> UpstreamSession | None:
 
 
 def bind(session: UpstreamSession, browser_session_id: UUID) -> bool:
-    """Note which session it began; false if it is gone, or has begun one already."""
-    return (
-        write(
-            update(UpstreamSession)
-            .where(UpstreamSession.id == session.id, UpstreamSession.session_id.is_(None))
-            .values(session_id=browser_session_id)
-        )
-        == 1
+    """Bind a sign-in to the session that it began; return False if it is deleted or bound."""
+    return write_one(
+        update(UpstreamSession)
+        .where(UpstreamSession.id == session.id, UpstreamSession.session_id.is_(None))
+        .values(session_id=browser_session_id)
     )
 
 
 def last_of_session(browser_session_id: UUID) -> tuple[UpstreamSession, Identity] | None:
-    """The last sign-in through a provider in a session, if there is one."""
+    """Return the last sign-in through a provider in a session, if there is one."""
     row = db.session.execute(
         select(UpstreamSession, Identity)
         .join(Identity, Identity.id == UpstreamSession.identity_id)
@@ -108,39 +105,41 @@ def last_of_session(browser_session_id: UUID) -> tuple[UpstreamSession, Identity
 
 
 def meant_by(issuer: str, subject: str | None, sid: str | None) -> Sequence[Identity]:
-    """The identities that a provider names, by a subject or by a session alone."""
-    found = select(Identity).where(Identity.issuer == issuer)
+    """Return the identities that a provider means by a subject, or else by one of its sessions."""
+    statement = select(Identity).where(Identity.issuer == issuer)
     if subject is not None:
-        return db.session.scalars(found.where(Identity.subject == subject)).all()
-    named = select(UpstreamSession.identity_id).where(UpstreamSession.sid == sid)
-    return db.session.scalars(found.where(Identity.id.in_(named))).all()
+        return db.session.scalars(statement.where(Identity.subject == subject)).all()
+    of_sid = select(UpstreamSession.identity_id).where(UpstreamSession.sid == sid)
+    return db.session.scalars(statement.where(Identity.id.in_(of_sid))).all()
 
 
 def sessions_of(identity_id: UUID, sid: str | None = None, unnamed: bool = False) -> Sequence[UUID]:
-    """The browser sessions that an identity began, in this session of its provider if given.
+    """Return the browser sessions that an identity began, only in this session of its provider if
+    there is a `sid`.
 
-    `unnamed`: and those of which the provider named none.
+    `unnamed`: also those for which the provider sent no `sid`.
     """
-    found = select(UpstreamSession.session_id).where(
+    statement = select(UpstreamSession.session_id).where(
         UpstreamSession.identity_id == identity_id,
         UpstreamSession.session_id.is_not(None),
     )
     if sid is not None:
         of_sid = UpstreamSession.sid == sid
-        found = found.where(or_(of_sid, UpstreamSession.sid.is_(None)) if unnamed else of_sid)
-    return [one for one in db.session.scalars(found.distinct()) if one]
+        condition = or_(of_sid, UpstreamSession.sid.is_(None)) if unnamed else of_sid
+        statement = statement.where(condition)
+    return [session_id for session_id in db.session.scalars(statement.distinct()) if session_id]
 
 
 def forget_waiting(identity_id: UUID, sid: str | None = None) -> None:
-    """Sign-ins that still wait for their second factor begin no session any more."""
-    gone = delete(UpstreamSession).where(
+    """Delete the sign-ins that wait for their second factor: they can begin no session any more."""
+    statement = delete(UpstreamSession).where(
         UpstreamSession.identity_id == identity_id, UpstreamSession.session_id.is_(None)
     )
-    write(gone if sid is None else gone.where(UpstreamSession.sid == sid))
+    write(statement if sid is None else statement.where(UpstreamSession.sid == sid))
 
 
 def due(provider: str, before: datetime, size: int) -> Sequence[tuple[UpstreamSession, Identity]]:
-    """Live sign-ins through a provider that it has not confirmed since, the oldest first."""
+    """Return live sign-ins that the provider has not confirmed since a moment, oldest first."""
     rows = db.session.execute(
         select(UpstreamSession, Identity)
         .join(Identity, Identity.id == UpstreamSession.identity_id)
@@ -158,8 +157,10 @@ def due(provider: str, before: datetime, size: int) -> Sequence[tuple[UpstreamSe
 
 
 def due_people(provider: str, before: datetime, size: int) -> Sequence[Identity]:
-    """Identities of users who are signed in, or whose applications have tokens, and about whom the
-    provider was last asked before this moment; the longest ago first."""
+    """Return the identities that the provider was last asked about before a moment, oldest first.
+
+    Only those of enabled users who are signed in or have live grants.
+    """
     signed_in = (
         select(BrowserSession.id)
         .where(BrowserSession.user_id == Identity.user_id, BrowserSession.ended_at.is_(None))
@@ -183,7 +184,7 @@ def due_people(provider: str, before: datetime, size: int) -> Sequence[Identity]
 
 
 def note_check(identity_id: UUID, now: datetime) -> None:
-    """Note that the provider was asked about somebody."""
+    """Record that the provider was asked about an identity."""
     write(update(Identity).where(Identity.id == identity_id).values(checked_at=now))
 
 
@@ -193,20 +194,23 @@ def barred() -> set[UUID]:
 
 
 def forget_bars(user_id: UUID) -> None:
-    """No directory has disabled this user (any more): an operator has."""
+    """Record that no directory has disabled this user, or that an operator has taken over."""
     write(update(Identity).where(Identity.user_id == user_id).values(barred_at=None))
 
 
-def claim_check(session_id: UUID, seen: datetime | None, now: datetime) -> bool:
-    """Note that a sign-in is checked; `seen`: unless somebody else has done so since."""
-    same = [UpstreamSession.checked_at == seen] if seen else []
-    changed = update(UpstreamSession).where(UpstreamSession.id == session_id, *same)
-    return write(changed.values(checked_at=now)) == 1
+def claim_check(session_id: UUID, checked_at: datetime | None, now: datetime) -> bool:
+    """Record that a sign-in is checked now; with `checked_at`, return False if another process has
+    recorded a check since then.
+    """
+    is_unchanged = [UpstreamSession.checked_at == checked_at] if checked_at else []
+    statement = update(UpstreamSession).where(UpstreamSession.id == session_id, *is_unchanged)
+    return write_one(statement.values(checked_at=now))
 
 
-def keep_token(session_id: UUID, sealed: str | None) -> None:
+def replace_refresh_token(session_id: UUID, encrypted_token: str | None) -> None:
+    """Store the encrypted refresh token of a sign-in."""
     write(
         update(UpstreamSession)
         .where(UpstreamSession.id == session_id)
-        .values(sealed_refresh_token=sealed)
+        .values(sealed_refresh_token=encrypted_token)
     )

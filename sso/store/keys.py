@@ -12,18 +12,18 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import ApiToken, KeyState, SigningKey
 from sso.store import lists, prepared
-from sso.store.lists import Match, Order, write
+from sso.store.lists import Match, Order, write, write_one
 
 
 def every_signing_key() -> Sequence[SigningKey]:
-    """All keys, oldest first."""
+    """Return all keys, oldest first."""
     return db.session.scalars(
         select(SigningKey).order_by(SigningKey.created_at, SigningKey.alg, SigningKey.kid)
     ).all()
 
 
 class StoredSigningKey(NamedTuple):
-    """What the key ring reads of a row."""
+    """The columns of a signing key that the key ring reads."""
 
     kid: str
     alg: str
@@ -37,21 +37,18 @@ _STORED = select(*(prepared.table(SigningKey).c[name] for name in StoredSigningK
 
 
 def stored_signing_keys() -> list[StoredSigningKey]:
-    """All keys, for the key ring, on a connection of its own."""
+    """Return all keys for the key ring, read on a connection of their own."""
     with database.connection() as connection:
         return [StoredSigningKey._make(row) for row in connection.execute(_STORED)]
 
 
 def replace_signing_key(kid: str, before: str, after: str) -> bool:
-    """Store a private key's other encryption, unless another process changed it meanwhile."""
-    changed = db.session.scalar(
+    """Store the new encryption of a private key; return False if another process has changed it."""
+    return write_one(
         update(SigningKey)
         .where(SigningKey.kid == kid, SigningKey.sealed_private_jwk == before)
         .values(sealed_private_jwk=after)
-        .returning(SigningKey.kid)
-        .execution_options(synchronize_session=False)
     )
-    return changed is not None
 
 
 def find_signing_key(kid: str) -> SigningKey | None:
@@ -61,7 +58,7 @@ def find_signing_key(kid: str) -> SigningKey | None:
 def move_signing_key(
     kid: str, state: KeyState, to: KeyState, moment: datetime
 ) -> SigningKey | None:
-    """Change the state of a key that is still in this one; `None` if it no longer is."""
+    """Change the state of a key and return it; `None` if it is in another state by now."""
     since = SigningKey.activated_at if to == KeyState.ACTIVE else SigningKey.retired_at
     return db.session.scalar(
         update(SigningKey)
@@ -73,7 +70,7 @@ def move_signing_key(
 
 
 def oldest_activation() -> datetime | None:
-    """Since when the active key that has been in use longest is."""
+    """Return when the oldest active key was activated."""
     return db.session.scalar(
         select(SigningKey.activated_at)
         .where(SigningKey.state == KeyState.ACTIVE)
@@ -88,7 +85,7 @@ def add_signing_key(key: SigningKey) -> None:
 
 
 def remove_signing_key(key: SigningKey) -> None:
-    """Delete a key; the object stays, to be shown."""
+    """Delete a key; the object remains usable, to be shown."""
     db.session.expunge(key)
     db.session.execute(delete(SigningKey).where(SigningKey.kid == key.kid))
 
@@ -103,12 +100,12 @@ def add_api_token(token: ApiToken) -> None:
 
 
 def every_api_token() -> Sequence[ApiToken]:
-    """All tokens, oldest first."""
+    """Return all tokens, oldest first."""
     return db.session.scalars(select(ApiToken).order_by(ApiToken.created_at, ApiToken.id)).all()
 
 
 def selected_api_tokens() -> Select[ApiToken]:
-    """All tokens; see `NEWEST_API_TOKENS`."""
+    """Select all tokens, to be ordered by `NEWEST_API_TOKENS`."""
     return select(ApiToken)
 
 
@@ -121,18 +118,13 @@ def find_api_token_by_digest(digest: str) -> ApiToken | None:
 
 
 def lock_api_token(token_id: UUID) -> ApiToken | None:
-    """A token as the row is now, and stays until the transaction ends."""
+    """Lock a token until the transaction ends, and return its current row."""
     return dialects.lock(ApiToken, ApiToken.name, ApiToken.id == token_id)
 
 
 def matching_api_tokens(text: str) -> Match[ApiToken]:
-    """The tokens that an operator may mean: by id; else by name; else by how one of these begins,
-    in any case.
-    """
-    tokens = every_api_token()
-    if exact := [token for token in tokens if str(token.id) == text.strip().lower()]:
-        return Match(exact, is_exact=True)
-    return lists.named(tokens, text, lambda token: str(token.id), lambda token: token.name)
+    """Return the tokens that an operator may mean; see `lists.matching`."""
+    return lists.matching(every_api_token(), text, lambda token: token.name)
 
 
 def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
@@ -143,18 +135,17 @@ def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
 
 
 def revoke_of(owner_ids: Collection[UUID]) -> Sequence[ApiToken]:
-    """Revoke all tokens of these administrators; return those that this has revoked."""
-    return db.session.scalars(
+    """Revoke all tokens of these administrators; return those that were not revoked before."""
+    return lists.update_returning(
+        ApiToken,
         update(ApiToken)
         .where(ApiToken.owner_id.in_(owner_ids), ApiToken.revoked_at.is_(None))
-        .values(revoked_at=clock.now())
-        .returning(ApiToken)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    ).all()
+        .values(revoked_at=clock.now()),
+    )
 
 
-def note_api_token_use(token: ApiToken, address: str | None) -> None:
-    """Note that a token is used now, once a minute."""
+def note_api_token_use(token: ApiToken, ip_address: str | None) -> None:
+    """Record that a token is used now, at most once a minute."""
     now = clock.now()
     if token.last_used_at and token.last_used_at > now - _NOTED_EVERY:
         return
@@ -164,5 +155,5 @@ def note_api_token_use(token: ApiToken, address: str | None) -> None:
             ApiToken.id == token.id,
             or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at < now),
         )
-        .values(last_used_at=now, last_used_address=address)
+        .values(last_used_at=now, last_used_address=ip_address)
     )

@@ -1,22 +1,23 @@
-"""Long lists: pages by keyset, lookup by a part of a name, statements that write many rows.
+"""Long lists: pages by keyset, lookup by a part of a name, statements about many rows.
 
-A page begins behind the last row of the one before it. So each costs the same wherever it is, and
-no row is skipped or repeated while rows come and go.
+A page begins after the last row of the previous page. So each page costs the same wherever it is,
+and no row is skipped or repeated while rows are added and deleted.
 """
 
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
     CursorResult,
     Delete,
+    Row,
     Select,
     Update,
     literal,
@@ -25,21 +26,22 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
-from sso.extensions import db
+from sso.extensions import Base, db
 
 T = TypeVar("T")
+Entity = TypeVar("Entity", bound=Base)
 PAGE = 50
 MOST = 2000  # characters of a cursor
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BadCursor(ValueError):
-    """A cursor that no page has given, or one of another list."""
+    """The cursor comes from no page, or from one of another list."""
 
 
 @dataclass(frozen=True)
 class Slice(Generic[T]):
-    """One page of a list, and the cursors of its neighbours, as far as there are any."""
+    """One page of a list, and the cursors of the next and the previous page, if they exist."""
 
     rows: Sequence[T]
     next: str | None = None
@@ -48,10 +50,10 @@ class Slice(Generic[T]):
 
 @dataclass(frozen=True)
 class Order:
-    """The columns that a list is ordered by; together they are unique, and none is NULL.
+    """The columns that a list is ordered by. Together they are unique, and none is NULL.
 
-    All go in one direction, so that an index on them serves both ways. `is_key_first`: the values
-    of the one column are selected first, then their rows; for what an index answers by itself.
+    All have one direction, so that an index on them serves both ways. `is_key_first`: the values of
+    the only column are selected first, from an index alone, and then their rows.
     """
 
     columns: tuple[InstrumentedAttribute[Any] | ColumnElement[Any], ...]
@@ -59,56 +61,59 @@ class Order:
     is_key_first: bool = False
 
     def page(self, statement: Select[T], cursor: str | None, size: int = PAGE) -> Slice[T]:
-        """One page of what is selected; the first one without a cursor. Raises `BadCursor`."""
+        """Return one page of the selected rows; without a cursor, the first one.
+
+        Raises `BadCursor`.
+        """
         backward, values = self.read(cursor) if cursor else (False, ())
         descending = self.is_descending != backward
         if values:
             columns = zip(values, self.columns, strict=True)
             place: Any = [literal(value, column.type) for value, column in columns]
             keys: Any = self.columns
-            # SQLite takes no index for a row of one value.
+            # SQLite uses no index to compare row values of one column.
             keys, place = (
                 (keys[0], place[0]) if len(place) == 1 else (tuple_(*keys), tuple_(*place))
             )
             statement = statement.where(keys < place if descending else keys > place)
-        ordered = [one.desc() if descending else one.asc() for one in self.columns]
+        ordered = [column.desc() if descending else column.asc() for column in self.columns]
         limited = statement.order_by(*ordered).limit(size + 1)
         if self.is_key_first:
             keys = db.session.scalars(limited.with_only_columns(self.columns[0])).all()
             row = statement.column_descriptions[0]["entity"]
             limited = select(row).where(self.columns[0].in_(keys)).order_by(*ordered)
-        found = list(db.session.scalars(limited))
-        more, found = len(found) > size, found[:size]
+        rows = list(db.session.scalars(limited))
+        more, rows = len(rows) > size, rows[:size]
         if backward:
-            found.reverse()
-        has_next = bool(found) if backward else more
-        has_previous = more if backward else bool(found and values)
+            rows.reverse()
+        has_next = bool(rows) if backward else more
+        has_previous = more if backward else bool(rows and values)
         return Slice(
-            found,
-            self.cursor(found[-1]) if has_next else None,
-            self.cursor(found[0], backward=True) if has_previous else None,
+            rows,
+            self.cursor(rows[-1]) if has_next else None,
+            self.cursor(rows[0], backward=True) if has_previous else None,
         )
 
     def cursor(self, row: object, *, backward: bool = False) -> str:
-        """The place behind a row, or before it."""
+        """Return the cursor of the page after a row, or `backward`, before it."""
         values = [_written(getattr(row, str(column.key))) for column in self.columns]
         text = json.dumps([int(backward), *values], ensure_ascii=False, separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
     def read(self, cursor: str) -> tuple[bool, tuple[Any, ...]]:
-        """Whether a cursor leads backward, and the row's values. Raises `BadCursor`."""
+        """Return whether a cursor leads backward, and the row's values. Raises `BadCursor`."""
         if len(cursor) > MOST:
             raise BadCursor
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), "-_", validate=True)
             backward, *values = json.loads(raw)
             kinds = [column.type.python_type for column in self.columns]
-            read = tuple(_READ[kind](one) for kind, one in zip(kinds, values, strict=True))
+            parsed = tuple(_READ[kind](value) for kind, value in zip(kinds, values, strict=True))
         except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
             raise BadCursor from None
         if type(backward) is not int or backward not in (0, 1):
             raise BadCursor
-        return bool(backward), read
+        return bool(backward), parsed
 
 
 def _written(value: Any) -> Any:
@@ -139,13 +144,34 @@ MOST_MATCHES = 8  # candidates that are shown
 
 
 class Match(NamedTuple, Generic[T]):
-    """What a text may mean. `is_exact`: it is a whole identifier.
+    """The rows that a text may mean. `is_exact`: the text is a whole identifier.
 
-    Anything else may mean another user or client tomorrow.
+    Any other text may mean another user or client tomorrow.
     """
 
-    found: Sequence[T]
+    rows: Sequence[T]
     is_exact: bool = False
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> Any: ...
+
+
+Identified = TypeVar("Identified", bound=_Identified)
+
+
+def matching(
+    rows: Sequence[Identified],
+    text: str,
+    name: Callable[[Identified], str],
+    *,
+    by_part_of_name: bool = True,
+) -> Match[Identified]:
+    """Return the rows that an operator may mean: by id; else as `named`."""
+    if exact := [row for row in rows if str(row.id) == text.strip().lower()]:
+        return Match(exact, is_exact=True)
+    return named(rows, text, lambda row: str(row.id), name, by_part_of_name=by_part_of_name)
 
 
 def named(
@@ -156,12 +182,13 @@ def named(
     *,
     by_part_of_name: bool = True,
 ) -> Match[T]:
-    """Return the rows with this name; else those whose identifier or name begins so, in any case.
+    """Return the rows with this name; else those whose identifier or name begins with the text.
 
-    `by_part_of_name`: whether the beginning of a name is enough.
+    Case does not matter. `by_part_of_name`: whether the beginning of a name is enough.
     """
     text = text.strip().casefold()
     folded = [(row, identifier(row).casefold(), name(row).casefold()) for row in rows if text]
+
     if matches := [row for row, _, own_name in folded if own_name == text]:
         return Match(matches)
     return Match([
@@ -179,6 +206,14 @@ def batches(values: Sequence[T], size: int = MOST_VALUES) -> Iterator[Sequence[T
         yield values[start : start + size]
 
 
+def rows_with(
+    statement: Select[*tuple[Any, ...]], column: InstrumentedAttribute[Any], values: Collection[Any]
+) -> Iterator[Row[*tuple[Any, ...]]]:
+    """Yield the selected rows that have one of these values in a column, however many there are."""
+    for batch in batches(list(values)):
+        yield from db.session.execute(statement.where(column.in_(batch)))
+
+
 def write(statement: Update | Delete) -> int:
     """Execute an UPDATE or DELETE and return how many rows it changed.
 
@@ -186,3 +221,16 @@ def write(statement: Update | Delete) -> int:
     """
     result = db.session.execute(statement, execution_options={"synchronize_session": False})
     return cast(CursorResult[Any], result).rowcount
+
+
+def write_one(statement: Update | Delete) -> bool:
+    """Execute an UPDATE or DELETE of one row; return False if no row met its conditions."""
+    return write(statement) == 1
+
+
+def update_returning(model: type[Entity], statement: Update) -> Sequence[Entity]:
+    """Execute an UPDATE of a table and return the changed rows, read again if they were loaded."""
+    return db.session.scalars(
+        statement.returning(model),
+        execution_options={"populate_existing": True, "synchronize_session": False},
+    ).all()

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 from sso import clock
 from sso.extensions import db
 from sso.models import MailToken, User
-from sso.store.lists import write
+from sso.store.lists import update_returning, write, write_one
 
 
 def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:
@@ -21,7 +21,7 @@ def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:
 
 
 def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | None] | None:
-    """An unused token with its user, who may sign in; without one if there is no account yet."""
+    """Return a live token with its enabled user, or without one if there is no account yet."""
     row = db.session.execute(
         select(MailToken, User)
         .outerjoin(User, User.id == MailToken.user_id)
@@ -31,15 +31,9 @@ def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | N
 
 
 def use(token: MailToken) -> bool:
-    """Redeem a token; false when another request was quicker."""
-    return (
-        write(
-            update(MailToken)
-            .where(_live(token.digest, [token.purpose]))
-            .values(used_at=clock.now())
-        )
-        == 1
-    )
+    """Redeem a token; return False if another request has redeemed it."""
+    is_live = _live(token.digest, [token.purpose])
+    return write_one(update(MailToken).where(is_live).values(used_at=clock.now()))
 
 
 def add(token: MailToken) -> None:
@@ -48,7 +42,7 @@ def add(token: MailToken) -> None:
 
 
 def end(user_id: UUID, purpose: str, bound_to: str) -> None:
-    """End the unused tokens of a user that are for one purpose and bound alike."""
+    """End a user's unused tokens with this purpose and binding."""
     write(
         update(MailToken)
         .where(
@@ -62,7 +56,7 @@ def end(user_id: UUID, purpose: str, bound_to: str) -> None:
 
 
 def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
-    """End all unused tokens of a user that are for some purposes."""
+    """End all unused tokens of a user that have one of these purposes."""
     write(
         update(MailToken)
         .where(
@@ -75,11 +69,13 @@ def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
 
 
 def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToken | None:
-    """The live token that is bound so, one try fewer left; `None` if there is none with tries.
+    """Count a try of the live token with this binding, and return the token; `None` if no live
+    token has tries left.
 
     One statement counts and reads: guesses at the same instant wait for each other.
     """
-    return db.session.scalar(
+    tokens = update_returning(
+        MailToken,
         update(MailToken)
         .where(
             MailToken.user_id == user_id,
@@ -89,12 +85,11 @@ def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToke
             MailToken.expires_at > clock.now(),
             MailToken.failures < most,
         )
-        .values(failures=MailToken.failures + 1)
-        .returning(MailToken)
-        .execution_options(populate_existing=True, synchronize_session=False)
+        .values(failures=MailToken.failures + 1),
     )
+    return tokens[0] if tokens else None
 
 
 def remove(token_id: UUID) -> None:
-    """Forget a token that never reached anybody."""
+    """Delete a token whose mail never reached anybody."""
     db.session.execute(delete(MailToken).where(MailToken.id == token_id))

@@ -1,4 +1,4 @@
-"""Statements about the groups themselves. Who is in them: see `groups`."""
+"""Statements about the groups themselves; `groups` has those about their members."""
 
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID, uuid4
@@ -16,9 +16,9 @@ BY_NAME = Order((Group.name,))
 
 
 def containing(text: str) -> Select[Group]:
-    """The groups with this text in their name; see `BY_NAME`."""
-    found = select(Group)
-    return found.where(Group.name.icontains(text, autoescape=True)) if text else found
+    """Select the groups with this text in their name, to be ordered by `BY_NAME`."""
+    statement = select(Group)
+    return statement.where(Group.name.icontains(text, autoescape=True)) if text else statement
 
 
 def find(group_id: UUID) -> Group | None:
@@ -30,56 +30,57 @@ def find_by_name(name: str) -> Group | None:
 
 
 def of_names(names: Collection[str]) -> Sequence[Group]:
-    """The groups with these names, in their order."""
-    found = select(Group).where(Group.name.in_(list(names))).order_by(Group.name)
-    return db.session.scalars(found).all() if names else ()
+    """Return the groups with these names, by name."""
+    statement = select(Group).where(Group.name.in_(list(names))).order_by(Group.name)
+    return db.session.scalars(statement).all() if names else ()
 
 
 def names() -> set[str]:
-    """Every group, also those without members."""
+    """Return the names of all groups, including those without members."""
     return set(db.session.scalars(select(Group.name)))
 
 
 def lock(
-    group_id: UUID, people: Collection[UUID] = (), *, with_members: bool = False
+    group_id: UUID, user_ids: Collection[UUID] = (), *, with_members: bool = False
 ) -> Group | None:
-    """A group as the row is now, and stays until the transaction ends.
+    """Lock a group until the transaction ends, and return its current row.
 
-    Before it, those are locked who gain or lose it, as when a user's own groups are changed;
-    `with_members`: all members, and before them the clients that require it.
+    The users that are added or removed are locked first, as when a user's own groups are changed;
+    `with_members`: all members, too, and before them the clients that require the group.
     """
-    if with_members and (known := find(group_id)):
-        lock_requiring(known.name)
-        people = {*people, *(one.id for one in groups.all_members(known.name))}
-    groups.lock_users(people)
+    if with_members and (group := find(group_id)):
+        lock_requiring(group.name)
+        user_ids = {*user_ids, *(member.id for member in groups.all_members(group.name))}
+    groups.lock_users(user_ids)
     return dialects.lock(Group, Group.name, Group.id == group_id)
 
 
 def lock_requiring(name: str) -> list[str]:
-    """Lock the clients for a group; gives their ids."""
-    requiring = sorted(one.client_id for one in clients.every() if name in one.groups)
+    """Lock the clients that require a group, and return their ids."""
+    requiring = sorted(client.client_id for client in clients.every() if name in client.groups)
     for client_id in requiring:
-        clients.lock(client_id)  # before users are locked (see there)
+        clients.lock(client_id)  # before users are locked: see there
     return requiring
 
 
 def ensure(names: Iterable[str]) -> None:
-    """Add the groups that are not there yet; several transactions may do so at once."""
-    if not (missing := set(names) - {one.name for one in of_names(set(names))}):
+    """Add the groups that do not exist yet; several transactions may do so at once."""
+    new_names = set(names) - {group.name for group in of_names(set(names))}
+    if not new_names:
         return
     now = clock.now()
     rows = [
         {"id": uuid4(), "name": name, "version": 1, "created_at": now, "updated_at": now}
-        for name in sorted(missing)
+        for name in sorted(new_names)
     ]
     dialects.insert_or_ignore(Group, rows)
 
 
 def touch(names: Iterable[str]) -> None:
-    """Note that who is in these groups has changed; add those that are not there yet."""
+    """Record that the members of these groups have changed; add the groups that do not exist."""
     for name in sorted(set(names)):  # in one order: two transactions never wait for each other
-        changed = update(Group).where(Group.name == name)
-        if not write(changed.values(version=Group.version + 1, updated_at=clock.now())):
+        statement = update(Group).where(Group.name == name)
+        if not write(statement.values(version=Group.version + 1, updated_at=clock.now())):
             ensure([name])
 
 

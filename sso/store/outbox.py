@@ -1,6 +1,6 @@
-"""Statements of the outboxes of mails and logout tokens, and of the worker's heartbeat.
+"""Statements about the outboxes of mails and logout tokens, and about the worker's heartbeat.
 
-One of them decides which worker tries an entry.
+`Outbox.claim` decides which worker tries an entry.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
 from sso.models.outbox import OutboxEntry
-from sso.store.lists import batches, write
+from sso.store.lists import batches, write, write_one
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
@@ -26,7 +26,7 @@ Entry = TypeVar("Entry", bound=OutboxEntry)
 
 
 class Outbox(Generic[Entry]):
-    """The table of one kind of entry. `options`: what is loaded with a claimed one."""
+    """The table of one kind of entry. `options` say how claimed entries are loaded."""
 
     def __init__(
         self,
@@ -38,13 +38,15 @@ class Outbox(Generic[Entry]):
         self.model, self.first_pause, self.options = model, first_pause, options
         self.give_up_after = give_up_after
 
-    def claim(self, limit: int, until: datetime, *which: ColumnElement[bool]) -> Sequence[Entry]:
-        """Take entries that are due; until that moment no other worker takes them."""
+    def claim(
+        self, limit: int, until: datetime, *conditions: ColumnElement[bool]
+    ) -> Sequence[Entry]:
+        """Claim entries that are due: no other worker gets them before `until`."""
         model = self.model
         due = (
             select(model.id)
-            .where(model.next_attempt_at <= clock.now(), *which)
-            # New ones first: those that were refused before hold up no other.
+            .where(model.next_attempt_at <= clock.now(), *conditions)
+            # New entries first: those that were refused before do not delay them.
             .order_by(model.attempts, model.next_attempt_at)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -64,24 +66,24 @@ class Outbox(Generic[Entry]):
         ).all()
 
     def next_attempt(self, created_at: datetime, attempts: int, now: datetime) -> datetime | None:
-        """When to try again after so many attempts; never when it is time to give up."""
+        """Return when to try again after this many attempts; `None`: it is time to give up."""
         again_at = now + self.pause(attempts)
         return again_at if again_at <= created_at + self.give_up_after else None
 
     def pause(self, attempts: int) -> timedelta:
-        """How long to wait after so many attempts: pauses double."""
+        """Return how long to wait after this many attempts: each pause doubles the last one."""
         factor: int = 2 ** min(attempts - 1, 20)
         return min(self.first_pause * factor, LONGEST_PAUSE)
 
     def mark_sent(self, entry_id: UUID, **more: Any) -> None:
-        """Note that an entry was delivered."""
+        """Mark an entry as delivered."""
         now = clock.now()
         self._update(entry_id, delivered_at=now, next_attempt_at=None, last_fault=None, **more)
 
     def mark_failed(
         self, entry: Entry, error: str | None, is_final: bool = False, **more: Any
     ) -> datetime | None:
-        """Note that an attempt failed; returns when to try again, or `None` if it is given up."""
+        """Record a failed attempt; return when to try again, or `None` if the entry is given up."""
         again_at = None
         if not is_final:
             again_at = self.next_attempt(entry.created_at, entry.attempts, clock.now())
@@ -91,7 +93,7 @@ class Outbox(Generic[Entry]):
         return again_at
 
     def put_back(self, entry_id: UUID) -> None:
-        """What was claimed and not tried: due at once, and it counts as no attempt."""
+        """Make a claimed entry due at once, without counting an attempt."""
         self._update(entry_id, next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
 
     def _update(self, entry_id: UUID, **values: Any) -> None:
@@ -102,33 +104,33 @@ class Outbox(Generic[Entry]):
             .execution_options(synchronize_session=False)
         )
 
-    def waiting(self, *which: ColumnElement[bool]) -> tuple[int, datetime | None]:
-        """How many are not delivered yet, and since when the oldest waits."""
+    def waiting(self, *conditions: ColumnElement[bool]) -> tuple[int, datetime | None]:
+        """Return how many entries are still to be delivered, and when the oldest was created."""
         count, oldest = db.session.execute(
             select(func.count(), func.min(self.model.created_at)).where(
-                self.model.next_attempt_at.is_not(None), *which
+                self.model.next_attempt_at.is_not(None), *conditions
             )
         ).one()
         return int(count), oldest
 
     def due_since(self) -> datetime | None:
-        """Since when the entry that should have been tried first is due."""
+        """Return the time of the earliest attempt that is due or planned."""
         return db.session.scalar(select(func.min(self.model.next_attempt_at)))
 
 
 MAILS = Outbox(Mail, timedelta(seconds=10))
 
-MOST_MAILS_AN_HOUR = 5  # of one kind, to one address
+MOST_MAILS_AN_HOUR = 5  # of one kind, to one email address
 
 
 def is_mail_waiting(mail_id: UUID, user_id: UUID) -> bool:
-    """Whether a mail to a user is queued and no worker has begun with it."""
+    """Return whether a mail to a user is queued and no worker has tried to send it."""
     waits = select(Mail.id).where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
     return db.session.scalar(waits) is not None
 
 
 def withdraw_mail(mail_id: UUID, user_id: UUID) -> None:
-    """Take a queued mail back, unless a worker has begun with it."""
+    """Delete a queued mail, unless a worker has tried to send it."""
     db.session.execute(
         delete(Mail)
         .where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
@@ -137,10 +139,10 @@ def withdraw_mail(mail_id: UUID, user_id: UUID) -> None:
 
 
 def add_all(mails: Sequence[Mail]) -> set[UUID]:
-    """Queue many mails of one kind in few statements; return the ids of those over the limit.
+    """Queue many mails of one kind in a few statements; return the ids of those over the limit.
 
-    Unlike `add_mail`, it does not wait for others who request the same mail at the same time, so an
-    address may get one more.
+    Unlike `add_mail`, it does not wait for simultaneous requests for the same mail, so an email
+    address may get one mail more.
     """
     rows = [
         {"id": mail.id, "kind": mail.kind, "address": mail.address, "user_id": mail.user_id,
@@ -164,13 +166,15 @@ def add_all(mails: Sequence[Mail]) -> set[UUID]:
 
 
 def add_mail(mail: Mail) -> bool:
-    """Queue a mail, unless there were too many of its kind to this address within the hour."""
-    # A new user is invited once, and `flask apply` may invite more than there can be locks.
+    """Queue a mail; return False if there were too many of its kind to this email address within
+    the hour.
+    """
+    # A new user is invited once, and `flask apply` may invite more users than there can be locks.
     if mail.kind != "invite":
-        # Others of this kind to this address wait until our transaction ends, and then see it.
+        # Other mails of this kind to this email address wait until this transaction ends.
         dialects.exclusive_lock(func.hashtextextended(f"{mail.kind} {mail.address}", 0))
     db.session.add(mail)
-    db.session.flush()  # SQLite lets one write at a time from here
+    db.session.flush()  # from here on, SQLite lets no other transaction write
     recent = select(func.count()).where(
         Mail.address == mail.address,
         Mail.kind == mail.kind,
@@ -189,14 +193,14 @@ LOGOUTS = Outbox(LogoutDelivery, timedelta(seconds=2), joinedload(LogoutDelivery
 def enqueue_logouts(*grants: ColumnElement[bool]) -> None:
     """Queue a logout token for every client and session among these grants.
 
-    Clients without a back-channel URI, and disabled ones, get none; nor is one queued twice.
+    Clients that are disabled or have no back-channel URI get none, and no token is queued twice.
     """
     waiting = exists().where(
         LogoutDelivery.client_id == Grant.client_id,
         LogoutDelivery.sid == Grant.sid,
         LogoutDelivery.next_attempt_at.is_not(None),
     )
-    found = db.session.execute(
+    sessions = db.session.execute(
         select(Client, Grant.user_id, Grant.sid)
         .join(Client, Client.client_id == Grant.client_id)
         .where(Client.disabled_at.is_(None), ~waiting, *grants)
@@ -211,14 +215,14 @@ def enqueue_logouts(*grants: ColumnElement[bool]) -> None:
             created_at=now,
             next_attempt_at=now,
         )
-        for client, user_id, sid in found
+        for client, user_id, sid in sessions
         if client.backchannel_logout_uri
     )
     db.session.flush()
 
 
 def logouts_waiting_for(client_id: str) -> int:
-    """How many are queued for the client."""
+    """Return the number of logout tokens that are queued for a client."""
     return LOGOUTS.waiting(LogoutDelivery.client_id == client_id)[0]
 
 
@@ -226,7 +230,7 @@ WORKER = "worker"
 
 
 def beat(name: str) -> None:
-    """Note that a process of this name runs at this moment."""
+    """Record that a process of this name runs at this moment."""
     now = clock.now()
     if _update_heartbeat(name, now):
         return
@@ -238,9 +242,9 @@ def beat(name: str) -> None:
 
 
 def last_beat(name: str) -> datetime | None:
-    """When a process of this name last ran; `None` if never."""
+    """Return when a process of this name last ran; `None` if never."""
     return db.session.scalar(select(Heartbeat.at).where(Heartbeat.name == name))
 
 
 def _update_heartbeat(name: str, now: datetime) -> bool:
-    return write(update(Heartbeat).where(Heartbeat.name == name).values(at=now)) == 1
+    return write_one(update(Heartbeat).where(Heartbeat.name == name).values(at=now))

@@ -30,18 +30,18 @@ Record = TypeVar("Record")
 
 
 def table(model: type[Base]) -> Table:
-    """The table of a model."""
+    """Return the table of a model."""
     return cast(Table, model.__table__)
 
 
 def columns(kind: type, source: Table, prefix: str = "") -> list[ColumnElement[Any]]:
-    """The columns of a table that a dataclass has as fields, labelled with a prefix."""
+    """Return the columns of a table that a dataclass has as fields, labelled with a prefix."""
     names = [field.name for field in fields(kind) if field.name in source.c]
     return [source.c[name].label(prefix + name) for name in names]
 
 
 def record(kind: Callable[..., Record], row: Row, prefix: str = "", **more: Any) -> Record:
-    """A dataclass, from the columns of a row that are labelled with a prefix, and more fields."""
+    """Make a dataclass from the columns of a row with this prefix, and from more fields."""
     return kind(**{name: row[label] for name, label in _labels(kind, prefix, *more)}, **more)
 
 
@@ -52,19 +52,22 @@ def _labels(kind: Any, prefix: str, *without: str) -> tuple[tuple[str, str], ...
 
 
 def first(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Row | None:
-    """The first row that the statement gives, by label. Raises `SQLAlchemyError`."""
+    """Return the first row that the statement selects, by label. Raises `SQLAlchemyError`."""
     prepared = _prepared(connection, statement, values)
-    found = prepared.run(connection, values, _FETCH_ONE)
-    if found is None:
+    columns = prepared.run(connection, values, _FETCH_ONE)
+    if columns is None:
         return None
-    row = dict(zip(prepared.labels, found, strict=True))
-    for label, read in prepared.readers:
-        row[label] = read(row[label])
+    row = dict(zip(prepared.labels, columns, strict=True))
+    for label, reader in prepared.readers:
+        row[label] = reader(row[label])
     return row
 
 
 def changed(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
-    """Run a statement that writes one row at most; whether it did. Raises `SQLAlchemyError`."""
+    """Run a statement that writes at most one row; return whether it wrote one.
+
+    Raises `SQLAlchemyError`.
+    """
     if not connection.in_transaction():
         connection.begin()
     return _write(connection, statement, values)
@@ -73,8 +76,8 @@ def changed(connection: Connection, statement: Executable, values: Mapping[str, 
 def changed_at_once(
     connection: Connection, statement: Executable, values: Mapping[str, Any]
 ) -> bool:
-    """As `changed`, for the last statement of a request: in autocommit it needs no transaction, and
-    counts whatever follows.
+    """Do as `changed` for the last statement of a request: in autocommit it needs no transaction,
+    and is committed at once.
     """
     driver = connection.connection.driver_connection
     if getattr(driver, "autocommit", None) is not True:  # SQLite's is never
@@ -102,11 +105,14 @@ class Prepared(NamedTuple):
     def run(
         self, connection: Connection, values: Mapping[str, Any], take: Callable[[DBAPICursor], Any]
     ) -> Any:
-        """What is taken from the cursor. The caller has begun the transaction."""
-        given = {**self.fixed, **values}
+        """Run the statement, and return what `take` reads from the cursor.
+
+        The caller has begun the transaction.
+        """
+        named = {**self.fixed, **values}
         for name, write in self.writers.items():
-            given[name] = write(given[name])
-        parameters = [given[name] for name in self.names] if self.is_positional else given
+            named[name] = write(named[name])
+        parameters = [named[name] for name in self.names] if self.is_positional else named
         if not tracing.observers:
             return self._execute(connection, parameters, take)
         with ExitStack() as stack:
@@ -121,11 +127,11 @@ class Prepared(NamedTuple):
         try:
             cursor = driver.cursor()
             cursor.execute(self.sql, parameters)
-            found = take(cursor)
+            result = take(cursor)
         except Exception as error:
             raise _as_sqlalchemys(connection, self.sql, cursor, error) from error
         cursor.close()
-        return found
+        return result
 
 
 _FETCH_ONE, _ROWCOUNT = methodcaller("fetchone"), attrgetter("rowcount")
@@ -134,16 +140,16 @@ _FETCH_ONE, _ROWCOUNT = methodcaller("fetchone"), attrgetter("rowcount")
 def _as_sqlalchemys(
     connection: Connection, sql: str, cursor: DBAPICursor | None, error: Exception
 ) -> BaseException:
-    """SQLAlchemy's exception for a driver's; a connection that is gone is invalidated.
+    """Return SQLAlchemy's exception for a driver's, and invalidate a lost connection.
 
-    Without the values: exceptions go to the log.
+    It does not have the values: exceptions go to the log.
     """
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
     is_gone = isinstance(error, base) and (
         dialect.is_disconnect(error, connection.connection, cursor) or postgresql.is_lost(error)
     )
-    made = DBAPIError.instance(
+    exception = DBAPIError.instance(
         sql,
         None,
         error,
@@ -156,41 +162,41 @@ def _as_sqlalchemys(
         connection.invalidate(error)
     elif cursor is not None:
         cursor.close()
-    return cast(BaseException, made)
+    return cast(BaseException, exception)
 
 
-_made: dict[tuple[str, Executable], Prepared] = {}
+_cache: dict[tuple[str, Executable], Prepared] = {}
 
 
 def _prepared(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Prepared:
     key = connection.dialect.name, statement
-    if (found := _made.get(key)) is None:
-        found = _made[key] = compiled(statement, connection.dialect, values)
-    return found
+    if (prepared := _cache.get(key)) is None:
+        prepared = _cache[key] = compiled(statement, connection.dialect, values)
+    return prepared
 
 
 def compiled(statement: Executable, dialect: Dialect, values: Mapping[str, Any]) -> Prepared:
-    """What SQLAlchemy makes of a statement, to be run with values of these names.
+    """Compile a statement, to be run with values of these names.
 
-    Raises `TypeError` for a statement that needs more than that.
+    Raises `TypeError` for a statement that needs Python at each execution.
     """
-    # `Executable` promises less than all statements have.
-    made = statement.compile(dialect=dialect, column_keys=list(values))  # type: ignore[attr-defined]
-    assert isinstance(made, SQLCompiler)
-    if made.insert_prefetch or made.update_prefetch or made.post_compile_params:
+    # All statements have `compile`, but `Executable` does not declare it.
+    compiler = statement.compile(dialect=dialect, column_keys=list(values))  # type: ignore[attr-defined]
+    assert isinstance(compiler, SQLCompiler)
+    if compiler.insert_prefetch or compiler.update_prefetch or compiler.post_compile_params:
         raise TypeError("defaults made by Python, and lists of any length, are not for here")
     selected = statement.selected_columns.items() if isinstance(statement, Select) else ()
     types = [(label, column.type.dialect_impl(dialect)) for label, column in selected]
     readers = [(label, kind.result_processor(dialect, None)) for label, kind in types]
-    writers = {name: _writer(bound.type, dialect) for bound, name in made.bind_names.items()}
+    writers = {name: _writer(bound.type, dialect) for bound, name in compiler.bind_names.items()}
     return Prepared(
-        made.string,
-        tuple(made.positiontup or ()),
-        made.positional,
-        {name: value for name, value in made.params.items() if name not in values},
+        compiler.string,
+        tuple(compiler.positiontup or ()),
+        compiler.positional,
+        {name: value for name, value in compiler.params.items() if name not in values},
         {name: write for name, write in writers.items() if write},
         tuple(label for label, _ in types),
-        tuple((label, read) for label, read in readers if read),
+        tuple((label, reader) for label, reader in readers if reader),
     )
 
 

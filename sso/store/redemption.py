@@ -1,4 +1,4 @@
-"""Statements about what counts once: codes, refresh tokens, pushed requests, the `jti` of a JWT.
+"""Statements for single use: of codes, refresh tokens, pushed requests and the `jti` of a JWT.
 
 On PostgreSQL a code exchange and a refresh take two round trips instead of five: one statement
 reads, and one redeems and stores, without BEGIN and COMMIT. That saves 10 % of the CPU time of
@@ -41,7 +41,7 @@ _TOKENS = prepared.table(Token)
 
 @dataclass(frozen=True)
 class NewToken:
-    """The row of one token response, to be stored."""
+    """The row of a new token response."""
 
     jti: str
     access_digest: str
@@ -66,28 +66,28 @@ def add_tokens(connection: Connection, token: NewToken) -> bool:
 
 
 class Redemption:
-    """Redeems one row by an UPDATE, and stores the token response that it is redeemed for."""
+    """The statements that redeem one row and store the token response that it is redeemed for."""
 
     def __init__(self, redeem: Update) -> None:
         self._redeem = redeem
         redeemed = redeem.returning(literal_column("1")).cte("redeemed")
         # SQLAlchemy would set the columns of the UPDATE by parameters of their names.
-        new = (bindparam("new_" + name, type_=_TOKENS.c[name].type).label(name) for name in _NAMES)
+        row = (bindparam("new_" + name, type_=_TOKENS.c[name].type).label(name) for name in _NAMES)
         self._redeem_and_add = insert(_TOKENS).from_select(
-            _NAMES, select(*new).select_from(redeemed), include_defaults=False
+            _NAMES, select(*row).select_from(redeemed), include_defaults=False
         )
 
     def run(self, connection: Connection, token: NewToken, values: Mapping[str, Any]) -> bool:
-        """Whether the row was there to redeem; else nothing is stored.
+        """Redeem the row and store the token response; return False if no row can be redeemed.
 
-        The last statement of its request: on PostgreSQL it counts at once.
+        It must be the last statement of its request: on PostgreSQL it is committed at once.
         """
         if connection.dialect.name == "sqlite":  # WITH does not write there
             return prepared.changed(connection, self._redeem, values) and add_tokens(
                 connection, token
             )
-        new = {"new_" + name: value for name, value in vars(token).items()}
-        return prepared.changed_at_once(connection, self._redeem_and_add, {**values, **new})
+        row = {"new_" + name: value for name, value in vars(token).items()}
+        return prepared.changed_at_once(connection, self._redeem_and_add, {**values, **row})
 
 
 _CODES = prepared.table(AuthorizationCode)
@@ -105,7 +105,7 @@ class PresentedCode:
     used_at: datetime | None
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it may be redeemed, as far as the row tells; `redeem_code` decides."""
+        """Return whether it is unused and unexpired; `redeem_code` makes the decision."""
         return self.used_at is None and self.expires_at > now
 
 
@@ -125,8 +125,8 @@ _FIND_WITH_CLIENT = grants.join_live_grant(
 def find_code_with_client(
     connection: Connection, client_id: str, digest: str, now: datetime
 ) -> tuple[RegisteredClient | None, PresentedCode | None, LiveGrant | None]:
-    """In one statement: the enabled client, the code with this digest, redeemed or not, and the
-    grant that it stands for, if that is the client's and lives.
+    """Return the enabled client, the code with this digest, redeemed or not, and the code's grant,
+    if it belongs to the client and has not ended. One statement.
     """
     values = {"client": client_id, "digest": digest, "now": now}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
@@ -153,8 +153,8 @@ _REDEMPTION = Redemption(
 
 
 def redeem_code(connection: Connection, digest: str, client_id: str, token: NewToken) -> bool:
-    """Redeem a code for a token response, which is stored, if the code is unused, unexpired, this
-    client's, and its grant lives. Atomic.
+    """Redeem a code and store the token response; return False unless the code is unused, unexpired
+    and this client's, and its grant has not ended. Atomic.
     """
     values = {"code_digest": digest, "client": client_id, "now": token.issued_at}
     return _REDEMPTION.run(connection, token, values)
@@ -173,19 +173,19 @@ _REASONS = refusals.find_reasons(
 def find_redeemed_code(
     connection: Connection, digest: str, client_id: str
 ) -> RedeemedReasons | None:
-    """A code of this client that was redeemed before, and whose grant has not ended."""
+    """Return a code of this client that was redeemed before, if its grant has not ended."""
     row = prepared.first(connection, _FIND_REDEEMED, {"digest": digest, "client": client_id})
     return prepared.record(RedeemedReasons, row) if row else None
 
 
 def refusal_reasons_of(connection: Connection, digest: str) -> RefusalReasons | None:
-    """Why a code may have been refused; `None`: there is no such code."""
+    """Return the reasons to refuse a code; `None`: there is no such code."""
     row = prepared.first(connection, _REASONS, {"digest": digest})
     return prepared.record(RefusalReasons, row) if row else None
 
 
 PUSHED_LIFETIME = timedelta(seconds=60)  # until a browser brings the request URI (RFC 9126 §2.2)
-PUSHED_WAITS = timedelta(hours=1)  # for the user, once a page of ours is shown
+PUSHED_WAITS = timedelta(hours=1)  # for the user, once one of our pages is shown
 
 _PUSHED = prepared.table(PushedRequest)
 
@@ -201,7 +201,7 @@ class Pushed:
     used_at: datetime | None
 
     def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> Reason | None:
-        """Why it cannot be used now; `is_waiting`: a browser brought it in time."""
+        """Return why it cannot be used now, if so; `is_waiting`: a browser brought it in time."""
         if self.client_id != client_id:
             return Reason.ISSUED_TO_ANOTHER
         if self.used_at:
@@ -233,46 +233,54 @@ def add_pushed(
     connection: Connection, digest: str, client_id: str, parameters: str, now: datetime
 ) -> None:
     """Store a request."""
-    values = {"digest": digest, "client_id": client_id, "parameters": parameters}
-    times = {"expires_at": now + PUSHED_LIFETIME, "waits_until": None, "used_at": None}
-    prepared.changed(connection, _ADD_PUSHED, {**values, **times})
+    values = {
+        "digest": digest,
+        "client_id": client_id,
+        "parameters": parameters,
+        "expires_at": now + PUSHED_LIFETIME,
+        "waits_until": None,
+        "used_at": None,
+    }
+    prepared.changed(connection, _ADD_PUSHED, values)
 
 
 def find_pushed(connection: Connection, digest: str) -> Pushed | None:
-    """The request with this digest, whether it can be used or not."""
+    """Return the request with this digest, whether it can be used or not."""
     row = prepared.first(connection, _FIND_PUSHED, {"digest": digest})
     return prepared.record(Pushed, row) if row else None
 
 
 def let_pushed_wait(connection: Connection, digest: str, now: datetime) -> None:
-    """Keep a request for the user, to whom a page is shown. As `use_pushed`, last in its
-    transaction.
+    """Prolong a request while a page is shown to the user.
+
+    Like `use_pushed`, it must be the last statement of its transaction.
     """
     prepared.changed(connection, _WAIT, {"pushed_digest": digest, "until": now + PUSHED_WAITS})
 
 
-def use_pushed(connection: Connection, digest: str, now: datetime, left: str) -> bool:
-    """Use a request up; false if another answer was quicker. `left`: what replaces its parameters.
+def use_pushed(connection: Connection, digest: str, now: datetime, parameters: str) -> bool:
+    """Use a request once; return False if it was used before. `parameters` replace the request's.
 
-    The last statement of its transaction: deleting the client locks this row after all others.
+    It must be the last statement of its transaction: deleting the client locks this row last.
     """
-    return prepared.changed(connection, _USE, {"pushed_digest": digest, "now": now, "left": left})
+    values = {"pushed_digest": digest, "now": now, "left": parameters}
+    return prepared.changed(connection, _USE, values)
 
 
-KEPT_ONCE = 20_000  # unexpired identifiers of a holder
+KEPT_ONCE = 20_000  # the most unexpired identifiers of a holder
 _TABLE = prepared.table(UsedOnce)
 
 
 class TooManyUsed(Exception):
-    """The holder has too many unexpired identifiers for another one to be kept."""
+    """The holder has too many unexpired identifiers for another one to be stored."""
 
 
 def _insert_used(dialect: str) -> Insert:
-    held: Select[Any] = select(literal_column("1")).where(
+    unexpired: Select[Any] = select(literal_column("1")).where(
         _TABLE.c.holder == bindparam("holder", type_=String),
         _TABLE.c.expires_at > bindparam("now", type_=UtcDateTime),
     )
-    is_full = held.offset(bindparam("others", type_=Integer)).limit(1).exists()
+    is_full = unexpired.offset(bindparam("others", type_=Integer)).limit(1).exists()
     row = select(
         bindparam("digest", type_=String),
         bindparam("holder", type_=String),
@@ -295,11 +303,11 @@ def use_once(
     now: datetime,
     expires_at: datetime,
 ) -> bool:
-    """Whether an identifier is used for the first time. Atomic, in one statement.
+    """Use an identifier once; return False if it was used before. Atomic, in one statement.
 
-    `kind` and `holder` (a client ID, or a key's thumbprint) say whose identifier it is.
-    `expires_at`: when it can no longer be presented. Only what the transaction commits counts; one
-    that is rolled back frees the identifier. Raises `TooManyUsed`.
+    `kind` and `holder` (a client ID, or a key's thumbprint) qualify the identifier. `expires_at`:
+    when it can no longer be presented. A transaction that is rolled back frees the identifier.
+    Raises `TooManyUsed`.
     """
     digest = secrets.digest(f"{kind}\n{holder}\n{identifier}")
     values = {

@@ -1,6 +1,6 @@
 """Statements about refused requests, and the reasons for a refusal.
 
-A buffer writes the requests (see `ratelimit.refusals`). The reason for which a code or a token is
+A buffer writes the requests (see `ratelimit.refusals`). The reason why a code or a token was
 refused is looked up after the refusal.
 """
 
@@ -23,7 +23,6 @@ from sqlalchemy import (
     insert,
     null,
     select,
-    text,
 )
 
 from sso import database
@@ -34,10 +33,10 @@ from sso.flow.refusals import Reason, because
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Client, Grant, Refusal, User
 
-KEPT = 100  # of a bucket
+KEPT = 100  # rows of a bucket
 _EXTENSION = "sso.refusals"
 
-# A client or a user that is gone by now must not keep the rest from being written.
+# A client or a user that is deleted by now must not keep the other rows from being written.
 _ADD = insert(Refusal).values(
     client_id=select(Client.client_id).where(Client.client_id == bindparam("c")).scalar_subquery(),
     user_id=select(User.id).where(User.id == bindparam("u")).scalar_subquery(),
@@ -45,7 +44,7 @@ _ADD = insert(Refusal).values(
 
 
 def open_buffer(app: Flask) -> Buffer[Refusal]:
-    """Where the refusals of this application wait to be written."""
+    """Open the buffer in which this application's refusals wait to be written."""
     with app.app_context():
         engine = database.open_engine(db.engine.url, poolclass=NullPool)
     buffer = app.extensions[_EXTENSION] = Buffer(engine, add, "refusals")
@@ -53,21 +52,20 @@ def open_buffer(app: Flask) -> Buffer[Refusal]:
 
 
 def flush(app: Flask) -> bool:
-    """Write now what waits in this process."""
+    """Write the refusals that wait in this process; return False if the database takes none."""
     buffer: Buffer[Refusal] = app.extensions[_EXTENSION]
     return buffer.flush()
 
 
 def add(connection: Connection, refusals: Sequence[Refusal]) -> None:
     """Write refusals, and delete the oldest of each bucket that has more than `KEPT`."""
-    if dialects.is_postgresql(connection):
-        # Shorter than it takes to find a deadlock: who deletes clients or users goes first.
-        connection.execute(text("SET LOCAL lock_timeout = '500ms'"))
+    # Shorter than it takes to find a deadlock: whoever deletes clients or users goes first.
+    dialects.set_lock_timeout(connection, "500ms")
     buckets = defaultdict(list)
-    for one in refusals:
-        buckets[one.bucket].append(one)
-    newest = [one for bucket in buckets.values() for one in bucket[-KEPT:]]
-    connection.execute(_ADD, [_values(one) for one in newest])
+    for refusal in refusals:
+        buckets[refusal.bucket].append(refusal)
+    newest = [refusal for bucket in buckets.values() for refusal in bucket[-KEPT:]]
+    connection.execute(_ADD, [_values(refusal) for refusal in newest])
     for bucket in buckets:
         of_bucket = select(Refusal.id).where(Refusal.bucket == bucket)
         oldest = of_bucket.order_by(Refusal.at.desc(), Refusal.id).offset(KEPT)
@@ -83,15 +81,18 @@ def _values(refusal: Refusal) -> dict[str, object]:
 
 
 def find(request_id: str, *, by_beginning: bool = False, limit: int) -> Sequence[Refusal]:
-    """The refusals of requests with this id, or with one that begins so, oldest first."""
+    """Return the refusals of requests with this id, oldest first.
+
+    `by_beginning`: also those of requests whose id only begins with this text.
+    """
     column = Refusal.request_id
-    found_by = column.istartswith(request_id, autoescape=True) if by_beginning else None
-    statement = select(Refusal).where(column == request_id if found_by is None else found_by)
+    begins = column.istartswith(request_id, autoescape=True)
+    statement = select(Refusal).where(begins if by_beginning else column == request_id)
     return db.session.scalars(statement.order_by(Refusal.at, Refusal.id).limit(limit)).all()
 
 
 def newest(*, client_id: str | None, limit: int) -> Sequence[Refusal]:
-    """The newest refusals, newest first."""
+    """Return the newest refusals, newest first."""
     statement = select(Refusal).order_by(Refusal.at.desc(), Refusal.id).limit(limit)
     if client_id is not None:
         statement = statement.where(Refusal.client_id == client_id)
@@ -109,7 +110,7 @@ class RedeemedReasons:
 
 @dataclass(frozen=True)
 class RefusalReasons:
-    """What a code or a token depends on, and when each part of it ended."""
+    """The client, user, session and grant of a code or a token, and when each of them ended."""
 
     digest: str | None
     expires_at: datetime | None
@@ -126,7 +127,7 @@ class RefusalReasons:
     session_expires_at: datetime | None
 
     def facts(self) -> dict[str, object]:
-        """What `flask explain` adds to the reason."""
+        """Return the facts that `flask explain` adds to the reason."""
         return {
             "issued_to": self.client_id,
             "expires_at": self.expires_at,
@@ -136,11 +137,11 @@ class RefusalReasons:
         }
 
     def reason_for(self, client_id: str, now: datetime) -> Message | None:
-        """As `reason`, for a code or a refresh token, which a client presents."""
+        """Return the `reason` for a code or a refresh token that this client presents."""
         if self.client_id != client_id:
             return because(Reason.ISSUED_TO_ANOTHER)
-        if found := self.reason(now):
-            return found
+        if reason := self.reason(now):
+            return reason
         session_lives = (
             self.session_ended_at is None
             and self.session_expires_at is not None
@@ -150,7 +151,7 @@ class RefusalReasons:
         return None if session_lives or is_offline else because(Reason.SESSION_ENDED)
 
     def reason(self, now: datetime) -> Message | None:
-        """In a few words why it is refused; `None`: by these circumstances it is not."""
+        """Return why the code or token is refused; `None`: not for any of these reasons."""
         if self.used_at:
             return because(Reason.USED_BEFORE)
         if self.ended_at:
@@ -166,7 +167,7 @@ class RefusalReasons:
 
 def find_reasons(
     table: Table,
-    found_by: ColumnElement[bool],
+    condition: ColumnElement[bool],
     *,
     digest: ColumnElement[Any],
     expires_at: ColumnElement[Any],
@@ -174,7 +175,7 @@ def find_reasons(
     revoked_at: ColumnElement[Any] | None = None,
     scope: ColumnElement[Any] = Grant.scope,  # type: ignore[assignment]  # a column, too
 ) -> Select[Any]:
-    """Finds the `RefusalReasons` of a row of a table that belongs to a grant."""
+    """Select the `RefusalReasons` of a row in a table of codes or tokens."""
     return (
         select(
             digest.label("digest"),
@@ -195,15 +196,15 @@ def find_reasons(
         .join(User, User.id == Grant.user_id)
         .join(Client, Client.client_id == Grant.client_id)
         .outerjoin(BrowserSession, BrowserSession.id == Grant.session_id)
-        .where(found_by)
+        .where(condition)
     )
 
 
 def find_redeemed(
     table: Table, digest: ColumnElement[str], used_at: ColumnElement[datetime]
 ) -> Select[Any]:
-    """Finds `RedeemedReasons` by the digest, if the row was used and its grant, of this client,
-    lives.
+    """Select the `RedeemedReasons` by a digest, if the row was used and its grant belongs to this
+    client and has not ended.
     """
     return (
         select(table.c.grant_id, Grant.user_id, used_at.label("used_at"))

@@ -1,7 +1,7 @@
-"""The schema and all tables at once: migrate a database, and copy every row to another.
+"""The schema and all tables: migrate a database, and copy every row to another one.
 
-Flask-Migrate is bound to the application when it is needed. A copy is generic over the metadata, so
-that a table added later is included.
+Flask-Migrate is bound to the application when it is needed. A copy reads the metadata, so that it
+includes every table.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ _migrate = Migrate(directory=str(schema.FOLDER), render_as_batch=True)
 
 
 def bind(app: Flask) -> None:
-    """Give the application Flask-Migrate's settings; `flask db` stays ours."""
-    models.load_all()  # Alembic compares them all
+    """Give the application Flask-Migrate's settings, but keep our own `flask db`."""
+    models.load_all()  # Alembic compares all tables
     if "migrate" not in app.extensions:
         commands = dict(app.cli.commands)
         _migrate.init_app(app, db)
@@ -57,7 +57,7 @@ def downgrade(revision: str) -> None:
 
 
 def check() -> None:
-    """Exit unless the application's database has the tables of the models."""
+    """Exit if the tables of the application's database differ from the models."""
     bind(current_app)
     flask_migrate.check()
 
@@ -72,7 +72,7 @@ def make_tables(engine: Engine, revision: str = "head") -> None:
 
 models.load_all()
 
-# What `flask db upgrade` and a worker write by themselves.
+# The tables that `flask db upgrade` and a worker write to by themselves.
 _OF_NEW_DATABASES = (SigningKey, Heartbeat)
 _VERSION = "alembic_version"
 BATCH = 1000  # rows in memory at a time
@@ -83,18 +83,18 @@ def has_tables(connection: Connection) -> bool:
 
 
 def tables(connection: Connection, target: Connection) -> MetaData:
-    """Read the tables of a database with an older schema from the database itself.
+    """Return the tables of a database with an older schema, as the database describes them.
 
-    `target`: a new database with this schema; tables that it lacks are another program's.
+    `target`: a new database with this schema; tables that it lacks belong to another program.
     """
     names = {*inspect(target).get_table_names()} - {_VERSION, groups.MEMBERSHIPS.name}
     older = MetaData()
     older.reflect(connection, only=lambda name, _: name in names)
     for table in older.tables.values():
-        ours = Base.metadata.tables.get(table.name)
+        model = Base.metadata.tables.get(table.name)
         for column in table.columns:
-            if ours is not None and column.name in ours.columns:
-                column.type = ours.columns[column.name].type
+            if model is not None and column.name in model.columns:
+                column.type = model.columns[column.name].type
             elif isinstance(generic := column.type.as_generic(), DateTime):
                 column.type = UtcDateTime()
             else:
@@ -103,7 +103,7 @@ def tables(connection: Connection, target: Connection) -> MetaData:
 
 
 def occupied(connection: Connection, metadata: MetaData = Base.metadata) -> list[str]:
-    """The tables that hold rows; a migrated database has its first signing keys and no more."""
+    """Return the tables that have rows, except those that a new database writes by itself."""
     of_new = {model.__tablename__ for model in _OF_NEW_DATABASES}
     return [
         table.name
@@ -114,18 +114,18 @@ def occupied(connection: Connection, metadata: MetaData = Base.metadata) -> list
 
 
 def forget_first_rows(connection: Connection, metadata: MetaData = Base.metadata) -> None:
-    """Those that a new database has without anybody having used it."""
+    """Delete the rows that a new database has before anybody has used it."""
     for model in _OF_NEW_DATABASES:
         if (table := metadata.tables.get(model.__tablename__)) is not None:
             connection.execute(delete(table))
 
 
-def sealed_keys(connection: Connection) -> list[Any]:
-    """The rows of signing_keys."""
+def signing_keys(connection: Connection) -> list[Any]:
+    """Return the rows of all signing keys."""
     return list(connection.execute(select(SigningKey.__table__)))
 
 
-def sealed_webhook_secrets(connection: Connection) -> list[str]:
+def encrypted_webhook_secrets(connection: Connection) -> list[str]:
     return list(connection.scalars(select(Webhook.sealed_secret)))
 
 
@@ -135,9 +135,10 @@ def copy(
     metadata: MetaData = Base.metadata,
     report: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Copy every row; tells how many of each table. The target's tables are there and empty.
+    """Copy every row, and return the number of rows by table. The target's tables exist and are
+    empty.
 
-    `report` gets the number of rows that were copied since its last call, and of all.
+    `report` is called with the number of rows copied since its last call, and the total.
     """
     counts, total = {}, 0
     if report:
@@ -146,7 +147,7 @@ def copy(
     for table in metadata.sorted_tables:
         columns = list(table.columns)
         statement = insert(table).values(
-            {c.key: bindparam(f"v{n}", type_=_kept(c)) for n, c in enumerate(columns)}
+            {c.key: bindparam(f"v{n}", type_=_writing_type(c)) for n, c in enumerate(columns)}
         )
         counts[table.name] = 0
         rows = source.execute(select(*columns), execution_options={"yield_per": BATCH})
@@ -161,16 +162,18 @@ def copy(
     return counts
 
 
-def _kept(column: Column[Any]) -> Any:
-    """The type that writes what was read; NULL and JSON's null are one and the same to Python."""
+def _writing_type(column: Column[Any]) -> Any:
+    """Return the type that writes a column's values as they were read: Python has one `None` for
+    NULL and for JSON's null.
+    """
     is_json = isinstance(column.type, JSON)
     return JSON(none_as_null=True) if is_json and column.nullable else column.type
 
 
 def _continue_numbering(target: Connection, column: Column[int] | None) -> None:
-    """PostgreSQL counts on by itself, from where we say."""
+    """Set the sequence of an automatic number on PostgreSQL to the next free one."""
     if column is None or not dialects.is_postgresql(target):
         return
     sequence = func.pg_get_serial_sequence(column.table.name, column.name)
-    following = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
-    target.execute(select(func.setval(sequence, following, False)))
+    next_number = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
+    target.execute(select(func.setval(sequence, next_number, False)))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, select, update
 
 from sso import clock
 from sso.extensions import db
@@ -17,7 +17,7 @@ from sso.store.lists import batches
 
 
 class CurrentSession(NamedTuple):
-    """Who is there: a live session and its user."""
+    """A live session and its user."""
 
     session: BrowserSession
     user: User
@@ -25,7 +25,7 @@ class CurrentSession(NamedTuple):
 
 @dataclass(frozen=True)
 class ConsentRecord:
-    """What a user allowed a client, and what was unticked."""
+    """The scopes that a user allowed a client, and those that the user declined."""
 
     scope: str
     declined: str
@@ -34,8 +34,8 @@ class ConsentRecord:
 
 @dataclass(frozen=True)
 class ResourceOwner:
-    """Who is signed in, as far as a client's request needs to know (RFC 6749 §1.1); and what was
-    allowed the client.
+    """The signed-in user (RFC 6749 §1.1) with the session and the consent for a client, as far as
+    that client's request needs them.
     """
 
     session_id: UUID
@@ -52,7 +52,7 @@ class ResourceOwner:
     consent: ConsentRecord | None
 
 
-# Built once: building takes as long as running.
+# Built once: building them takes as long as running them.
 _LIVE = and_(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > bindparam("now"))
 _ENABLED = User.disabled_at.is_(None)
 
@@ -83,13 +83,13 @@ _FIND_WITH_CLIENT = (
 
 
 def find_live(digest: str) -> CurrentSession | None:
-    """The live session with this digest, of a user who may sign in."""
+    """Return the live session with this digest and its enabled user."""
     row = db.session.execute(_FIND_LIVE, {"digest": digest, "now": clock.now()}).first()
     return CurrentSession(row[0], row[1]) if row else None
 
 
 def find_live_fresh(digest: str) -> CurrentSession | None:
-    """As `find_live`, reading again what this transaction has read of them before."""
+    """Do as `find_live`, and read both rows again if this transaction has read them before."""
     fresh = _FIND_LIVE.execution_options(populate_existing=True)
     row = db.session.execute(fresh, {"digest": digest, "now": clock.now()}).first()
     return CurrentSession(row[0], row[1]) if row else None
@@ -98,7 +98,7 @@ def find_live_fresh(digest: str) -> CurrentSession | None:
 def find_with_client(
     connection: Connection, client_id: str, digest: str
 ) -> tuple[RegisteredClient | None, ResourceOwner | None]:
-    """In one statement: the enabled client, the live session, its user and the consent."""
+    """Return the enabled client, and the live session with its user and consent. One statement."""
     values = {"client_id": client_id, "digest": digest, "now": clock.now()}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
@@ -122,9 +122,9 @@ _TOUCH = (
 )
 
 
-def touch(connection: Connection, session_id: UUID, seen: datetime, expires_at: datetime) -> None:
-    """Note that a session was used, and prolong it."""
-    values = {"session_id": session_id, "seen": seen, "until": expires_at}
+def touch(connection: Connection, session_id: UUID, now: datetime, expires_at: datetime) -> None:
+    """Record that a session was used now, and prolong it."""
+    values = {"session_id": session_id, "seen": now, "until": expires_at}
     prepared.changed(connection, _TOUCH, values)
 
 
@@ -141,7 +141,7 @@ _USE_DECISIONS = (
 def use_decisions(
     connection: Connection, session_id: UUID, before: datetime | None, until: datetime
 ) -> bool:
-    """Note up to when sign-ins and consents have been used; only one of several requests can."""
+    """Mark sign-ins and consents up to a moment as used; return False if another request did."""
     values = {"session_id": session_id, "before": before, "until": until}
     return prepared.changed(connection, _USE_DECISIONS, values)
 
@@ -156,7 +156,7 @@ def forbid_enrolment(user_id: UUID) -> None:
 
 
 def lock_of_users(user_ids: Sequence[UUID]) -> None:
-    """Lock the live sessions of users, who are locked already, before their grants end."""
+    """Lock the live sessions of users before their grants end. The users are locked already."""
     for batch in batches(user_ids):
         db.session.execute(
             select(BrowserSession.id)
@@ -167,9 +167,9 @@ def lock_of_users(user_ids: Sequence[UUID]) -> None:
 
 
 def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:
-    """End the live sessions that meet the conditions, and tell which these were.
+    """End the live sessions that meet the conditions, and return their ids.
 
-    The grants made in them are another statement's business.
+    The caller ends the grants that were made in them.
     """
     now = clock.now()
     return db.session.scalars(
@@ -182,22 +182,18 @@ def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:
 
 
 def surplus(user_id: UUID, most: int) -> Sequence[UUID]:
-    """A user's live sessions beyond this number, those last used long ago."""
-    return db.session.scalars(
-        select(BrowserSession.id)
-        .where(
-            BrowserSession.user_id == user_id,
-            BrowserSession.ended_at.is_(None),
-            BrowserSession.expires_at > clock.now(),
-        )
-        .order_by(BrowserSession.last_seen_at.desc())
-        .offset(most)
-    ).all()
+    """Return the ids of a user's live sessions, except the `most` that were used last."""
+    statement = _live_of(user_id).with_only_columns(BrowserSession.id).offset(most)
+    return db.session.scalars(statement).all()
 
 
 def of_user(user_id: UUID) -> Sequence[BrowserSession]:
-    """A user's live sessions, the last used first."""
-    return db.session.scalars(
+    """Return a user's live sessions, the last used first."""
+    return db.session.scalars(_live_of(user_id)).all()
+
+
+def _live_of(user_id: UUID) -> Select[BrowserSession]:
+    return (
         select(BrowserSession)
         .where(
             BrowserSession.user_id == user_id,
@@ -205,4 +201,4 @@ def of_user(user_id: UUID) -> Sequence[BrowserSession]:
             BrowserSession.expires_at > clock.now(),
         )
         .order_by(BrowserSession.last_seen_at.desc())
-    ).all()
+    )

@@ -1,4 +1,4 @@
-"""Statements about tokens; single use of refresh tokens is decided here."""
+"""Statements about tokens, and the decision that a refresh token is used only once."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ _TOKENS = prepared.table(Token)
 
 @dataclass(frozen=True)
 class GrantOfToken:
-    """The grant of an access token, as `flow.narrowing` asks for it."""
+    """The fields of an access token's grant that `flow.narrowing` needs."""
 
     scope: str
     amr: str
@@ -35,7 +35,7 @@ class GrantOfToken:
 
 @dataclass(frozen=True)
 class AccessToken:
-    """An access token as userinfo needs it, with the methods that Authlib calls."""
+    """An access token for userinfo, with the methods that Authlib calls."""
 
     access_digest: str | None
     scope: str
@@ -73,7 +73,7 @@ _ACCESS_TOKEN = grants.join_today(
 
 
 def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
-    """An access token of a user and a client that are both enabled, with the user's profile."""
+    """Return an access token with its client and user, if both are enabled."""
     row = prepared.first(connection, _ACCESS_TOKEN, {"jti": jti, "now": clock.now()})
     if row is None:
         return None
@@ -88,7 +88,7 @@ def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
 
 
 def find_by_jti(jti: str) -> Token | None:
-    """The token response with this access token, with grant, user and client, both enabled."""
+    """Return the token response with this access token, if its user and client are enabled."""
     return db.session.scalar(
         select(Token)
         .join(Token.grant)
@@ -103,7 +103,7 @@ def find_by_jti(jti: str) -> Token | None:
 
 
 def find_by_refresh_digest(digest: str) -> Token | None:
-    """The token response with this refresh token, used or not, with its grant."""
+    """Return the token response with this refresh token, used or not, and its grant."""
     return db.session.scalar(
         select(Token)
         .join(Token.grant)
@@ -115,14 +115,14 @@ def find_by_refresh_digest(digest: str) -> Token | None:
 
 @dataclass(frozen=True)
 class PresentedRefresh:
-    """A refresh token that a client presents, redeemed or not; maybe another client's."""
+    """A refresh token that a client presents, redeemed or not. It may be another client's."""
 
     refresh_expires_at: datetime
     refresh_used_at: datetime | None
     dpop_jkt: str | None
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it may be redeemed, as far as the row tells; `redeem_refresh` decides."""
+        """Return whether it is unused and unexpired; `redeem_refresh` makes the decision."""
         return self.refresh_used_at is None and self.refresh_expires_at > now
 
 
@@ -137,8 +137,8 @@ _FIND_WITH_CLIENT = grants.join_live_grant(
 def find_with_client(
     connection: Connection, client_id: str, digest: str, now: datetime
 ) -> tuple[RegisteredClient | None, PresentedRefresh | None, LiveGrant | None]:
-    """In one statement: the enabled client, the refresh token with this digest, redeemed or not,
-    and the grant that it stands for, if that is the client's and lives.
+    """Return the enabled client, the refresh token with this digest, redeemed or not, and the
+    token's grant, if it belongs to the client and has not ended. One statement.
     """
     values = {"client": client_id, "digest": digest, "now": now}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
@@ -165,8 +165,10 @@ _PROLONGATION = Redemption(_LIVE_REFRESH.values(refresh_expires_at=bindparam("un
 def redeem_refresh(
     connection: Connection, digest: str, client_id: str, token: NewToken, until: datetime | None
 ) -> bool:
-    """Redeem a refresh token for a token response, which is stored, or let it live `until` then, if
-    it is unused, unexpired, this client's, and its grant lives. Atomic.
+    """Redeem a refresh token, or prolong it if there is `until`, and store the token response.
+
+    Return False unless it is unused, unexpired and this client's, and its grant has not ended.
+    Atomic.
     """
     values = {"digest": digest, "client": client_id, "now": token.issued_at}
     if until is None:
@@ -176,7 +178,7 @@ def redeem_refresh(
 
 @dataclass(frozen=True)
 class RedeemedRefresh(RedeemedReasons):
-    """A refresh token that was used before, and its successor as far as that is stored."""
+    """A refresh token that was used before, and whether its successor is stored and used."""
 
     has_successor: bool
     successor_used_at: datetime | None
@@ -200,7 +202,7 @@ _FIND_REDEEMED_REFRESH = (
 def find_redeemed_refresh(
     connection: Connection, digest: str, client_id: str, successor: str
 ) -> RedeemedRefresh | None:
-    """A refresh token of this client that was used before, and whose grant has not ended.
+    """Return a refresh token of this client that was used before, if its grant has not ended.
 
     `successor` is the digest of the token that it was exchanged for.
     """
@@ -227,19 +229,19 @@ _REASONS_OF_ACCESS = refusals.find_reasons(
 
 
 def refusal_reasons_of_refresh(connection: Connection, digest: str) -> RefusalReasons | None:
-    """Why a refresh token may have been refused; `None`: there is no such token."""
+    """Return the reasons to refuse a refresh token; `None`: there is no such token."""
     row = prepared.first(connection, _REASONS_OF_REFRESH, {"digest": digest})
     return prepared.record(RefusalReasons, row) if row else None
 
 
 def refusal_reasons_of_access(connection: Connection, jti: str) -> RefusalReasons | None:
-    """As `refusal_reasons_of_refresh`, of an access token."""
+    """Return the reasons to refuse an access token; `None`: there is no such token."""
     row = prepared.first(connection, _REASONS_OF_ACCESS, {"jti": jti})
     return prepared.record(RefusalReasons, row) if row else None
 
 
 def revoke_access(token: Token) -> None:
-    """Revoke one access token; its grant lives on (RFC 7009 §2.1)."""
+    """Revoke one access token, but not its grant (RFC 7009 §2.1)."""
     db.session.execute(
         update(Token)
         .where(Token.jti == token.jti, Token.revoked_at.is_(None))

@@ -21,13 +21,14 @@ from sqlalchemy import (
     update,
 )
 
+from sso import clock
 from sso.database import dialects
 from sso.database.dialects import begins
 from sso.extensions import db
-from sso.models import Group, User
+from sso.models import Group, ImportedHash, User
 from sso.models.users import folded
-from sso.store import groups, lists, prepared
-from sso.store.lists import MOST_MATCHES, Match, Order
+from sso.store import groups, prepared
+from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning
 
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
 _HEX = re.compile(r"[0-9a-f]{1,32}")
@@ -35,7 +36,7 @@ _HEX = re.compile(r"[0-9a-f]{1,32}")
 
 @dataclass(frozen=True)
 class UserProfile:
-    """What of a user the claims are made from (see `flow.scopes`)."""
+    """The fields of a user that claims are made from (see `flow.scopes`)."""
 
     id: UUID
     name: str
@@ -55,31 +56,30 @@ def find(user_id: UUID) -> User | None:
 
 
 def lock(user_id: UUID) -> User | None:
-    """A user who may sign in, as the row is now, and stays until the transaction ends."""
+    """Lock a user who is not disabled until the transaction ends, and return the current row."""
     return dialects.lock(User, User.email, User.id == user_id, User.disabled_at.is_(None))
 
 
 def lock_any(user_id: UUID) -> User | None:
-    """A user, disabled or not, as the row is now, and stays until the transaction ends."""
+    """Lock a user, disabled or not, until the transaction ends, and return the current row."""
     return dialects.lock(User, User.email, User.id == user_id)
 
 
 def forget_devices(user_id: UUID) -> None:
     """Void the cookies of all browsers that a user has signed in from (`device_cookie`).
 
-    Locks the user, as a sign-in does first of all: to be called before sessions are ended.
+    Locks the user, as a sign-in does first of all: call it before sessions are ended.
     """
-    db.session.flush()  # what is known of the user here is read again
-    db.session.scalar(
+    db.session.flush()  # the object of the user is read again
+    update_returning(
+        User,
         update(User)
         .where(User.id == user_id)
         .values(
             device_version=User.device_version + 1,
             updated_at=User.updated_at,
             version=User.version,
-        )
-        .returning(User)
-        .execution_options(populate_existing=True, synchronize_session=False)
+        ),
     )
 
 
@@ -87,61 +87,67 @@ _FIND_DEVICE = select(User.id, User.device_version).where(User.email == bindpara
 
 
 def find_device(email: str) -> tuple[UUID, int] | None:
-    """The id of a user, and the version that a known browser has to prove."""
+    """Return the id of a user, and the device version that a known browser's cookie must have."""
     row = db.session.execute(_FIND_DEVICE, {"email": email.strip().lower()}).first()
     return (row[0], row[1]) if row else None
 
 
 def find_by_email(email: str) -> User | None:
-    """A user by email address, in whatever case it is written."""
+    """Return a user by email address. Case does not matter."""
     return db.session.scalar(select(User).where(User.email == email.strip().lower()))
 
 
 def matching(text: str) -> Match[User]:
-    """The users that an operator may mean: by id or email; else by name; else by how one of these
-    begins. In any case.
+    """Return the users that an operator may mean: by id or email; else by name; else by the
+    beginning of one of these. Case does not matter.
 
     People choose their own names and email addresses. So a whole id or email address is never
     compared with names, nor with longer email addresses.
     """
     text = text.strip()
     try:
-        found = find(UUID(text))
+        user = find(UUID(text))
     except ValueError:
-        found = find_by_email(text)
+        user = find_by_email(text)
         is_whole = not text or "@" in text
     else:
         is_whole = True
-    if found or is_whole:
-        return Match([found] if found else [], is_exact=True)
+    if user or is_whole:
+        return Match([user] if user else [], is_exact=True)
     key = folded(text)
-    named = _some(User.name_key == key, func.lower(User.name) == func.lower(text), by=User.email)
-    return Match(named or _beginning(text, key))
+    namesakes = _first_matches(
+        User.name_key == key, func.lower(User.name) == func.lower(text), by=User.email
+    )
+    return Match(namesakes or _beginning(text, key))
 
 
 def _beginning(text: str, key: str) -> Sequence[User]:
-    """Each question by itself: together they would make the database read all users."""
-    found = [
-        *_some(begins(User.email, text.lower()), by=User.email),
-        *_some(begins(User.name_key, key), by=User.name_key),
+    """Return the users whose email, name or id begins with the text.
+
+    Each in its own statement: one for all would make the database read all users.
+    """
+    users = [
+        *_first_matches(begins(User.email, text.lower()), by=User.email),
+        *_first_matches(begins(User.name_key, key), by=User.name_key),
     ]
     digits = text.replace("-", "").lower()
     if len(text) >= _SHORTEST_ID and _HEX.fullmatch(digits):
-        first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
-        found += _some(User.id.between(first, last), by=User.id)
-    return sorted({one.id: one for one in found}.values(), key=lambda one: one.email)[
-        : MOST_MATCHES + 1
-    ]
+        lowest, highest = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+        users += _first_matches(User.id.between(lowest, highest), by=User.id)
+    by_id = {user.id: user for user in users}
+    return sorted(by_id.values(), key=lambda user: user.email)[: MOST_MATCHES + 1]
 
 
-def _some(*conditions: ColumnElement[bool], by: Any) -> Sequence[User]:
+def _first_matches(*conditions: ColumnElement[bool], by: Any) -> Sequence[User]:
     return db.session.scalars(
         select(User).where(*conditions).order_by(by).limit(MOST_MATCHES + 1)
     ).all()
 
 
-def known(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], set[UUID]]:
-    """Which of these email addresses users have, and which of these ids."""
+def existing(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], set[UUID]]:
+    """Return those of these email addresses that users have, with their ids; and those of these ids
+    that users have.
+    """
     columns = select(User.email, User.id)
     by_email = db.session.execute(columns.where(User.email.in_(list(emails))))
     by_id = db.session.scalars(select(User.id).where(User.id.in_(list(ids))))
@@ -165,12 +171,8 @@ _DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
 
 def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFields]:
     """Return the users with these email addresses or ids."""
-    rows: dict[UUID, DeclaredFields] = {}
-    for column, values in ((User.email, list(emails)), (User.id, list(ids))):
-        for batch in lists.batches(values):
-            some = _DECLARED.where(column.in_(batch))
-            rows |= {row.id: DeclaredFields(*row) for row in db.session.execute(some)}
-    return list(rows.values())
+    rows = (*rows_with(_DECLARED, User.email, emails), *rows_with(_DECLARED, User.id, ids))
+    return list({row.id: DeclaredFields(*row) for row in rows}.values())
 
 
 def ids_and_emails() -> dict[UUID, str]:
@@ -181,12 +183,12 @@ def ids_and_emails() -> dict[UUID, str]:
 
 def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
     """Return which of these users are enabled and in the group."""
-    found = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
-    return set(db.session.scalars(found)) & set(ids)
+    administrators = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
+    return set(db.session.scalars(administrators)) & set(ids)
 
 
 def lock_all(ids: Collection[UUID]) -> None:
-    """Lock these users until the transaction ends; the write makes SQLite lock, too."""
+    """Lock these users until the transaction ends; on SQLite, a write locks the whole database."""
     if ids:
         lock_any(min(ids))
         groups.lock_users(ids)
@@ -201,24 +203,24 @@ def change_all(values: Sequence[Mapping[str, Any]]) -> None:
 _INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
 
 
-def insert_all(new: Iterable[User]) -> None:
+def insert_all(users: Iterable[User]) -> None:
     """Insert users that are in no session, without adding them to one."""
-    if rows := [{name: getattr(user, name) for name in _INSERTED} for user in new]:
+    if rows := [{name: getattr(user, name) for name in _INSERTED} for user in users]:
         db.session.connection().execute(insert(User.__table__), rows)  # type: ignore[arg-type]
 
 
-def add_all(new: Iterable[User]) -> None:
-    db.session.add_all(new)
+def add_all(users: Iterable[User]) -> None:
+    db.session.add_all(users)
     db.session.flush()
 
 
 def every() -> Sequence[User]:
-    """All users, oldest first."""
+    """Return all users, oldest first."""
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
 
 
 def of_domain(domain: str, before: datetime) -> Sequence[User]:
-    """The users with an email address at a domain who were created before a moment."""
+    """Return the users with an email address at a domain who were created before a moment."""
     at_domain = User.email.endswith(f"@{domain}", autoescape=True)
     return db.session.scalars(select(User).where(at_domain, User.created_at < before)).all()
 
@@ -229,33 +231,39 @@ CONTAINING = Order((User.email,), is_key_first=True)
 
 
 def with_email(beginning: str) -> Select[User]:
-    """The users whose email begins so; see `BY_EMAIL`."""
+    """Select the users whose email begins with this text, to be ordered by `BY_EMAIL`."""
     return select(User).where(begins(User.email, beginning.lower()))
 
 
 def with_name(beginning: str) -> Select[User]:
-    """The users whose name begins so, but for those of `with_email`; see `BY_NAME`."""
-    found = select(User).where(begins(User.name_key, folded(beginning)))
-    return found.where(~begins(User.email, beginning.lower()))
+    """Select the users whose name begins with this text, without those of `with_email`, to be
+    ordered by `BY_NAME`.
+    """
+    statement = select(User).where(begins(User.name_key, folded(beginning)))
+    return statement.where(~begins(User.email, beginning.lower()))
 
 
 def containing(text: str) -> Select[User]:
-    """The users with this text anywhere in email or name. Reads an index whole: `CONTAINING`."""
+    """Select the users with this text anywhere in email or name, to be ordered by `CONTAINING`.
+
+    It reads a whole index.
+    """
     in_name = User.name_key.contains(folded(text), autoescape=True)
     return select(User).where(in_name | User.email.contains(text.lower(), autoescape=True))
 
 
 def in_group(group: str, beginning: str = "") -> tuple[Order, Select[User]]:
-    """The members of a group whose email begins so, and their order."""
+    """Select the members of a group whose email begins with this text; return their order, too."""
     if dialects.is_postgresql():
         return BY_EMAIL, with_email(beginning).where(groups.has_member(group))
     members = groups.MEMBERSHIPS
-    found = select(User).join(members, members.c.user_id == User.id)
-    found = found.where(members.c.name == group, begins(members.c.email, beginning.lower()))
-    return Order((members.c.email,)), found
+    statement = select(User).join(members, members.c.user_id == User.id)
+    return Order((members.c.email,)), statement.where(
+        members.c.name == group, begins(members.c.email, beginning.lower())
+    )
 
 
-# By partial indexes.
+# Partial indexes answer these.
 def is_disabled() -> ColumnElement[bool]:
     return User.disabled_at.is_not(None)
 
@@ -273,7 +281,7 @@ def count() -> int:
 
 
 def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
-    """The oldest users; only those with this text in their email or name, and of this group."""
+    """Return the oldest users, only those with this text in email or name and in this group."""
     statement = select(User).order_by(User.created_at, User.id).limit(limit)
     if text:
         in_email = User.email.icontains(text, autoescape=True)
@@ -284,13 +292,10 @@ def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
 
 
 def emails(ids: Iterable[str]) -> dict[str, str]:
-    """Email addresses by id, as the audit trail has it; users that are gone are left out."""
-    wanted = [user_id for text in ids if (user_id := _uuid(text))]
-    found: dict[str, str] = {}
-    for batch in lists.batches(wanted):
-        rows = db.session.execute(select(User.id, User.email).where(User.id.in_(batch)))
-        found |= {str(row.id): row.email for row in rows}
-    return found
+    """Return email addresses by id, as the audit trail writes it, without deleted users."""
+    user_ids = [user_id for text in ids if (user_id := _uuid(text))]
+    rows = rows_with(select(User.id, User.email), User.id, user_ids)
+    return {str(row.id): row.email for row in rows}
 
 
 def _uuid(text: str) -> UUID | None:
@@ -315,17 +320,17 @@ Condition = ColumnElement[bool]
 
 
 def users_where(condition: Condition | None, offset: int, limit: int) -> tuple[int, Sequence[User]]:
-    """How many users meet the condition, and some of them, by id."""
-    found: tuple[int, Sequence[User]] = _page(User, condition, offset, limit)
-    return found
+    """Return how many users meet the condition, and one page of them, by id."""
+    page: tuple[int, Sequence[User]] = _page(User, condition, offset, limit)
+    return page
 
 
 def groups_where(
     condition: Condition | None, offset: int, limit: int
 ) -> tuple[int, Sequence[Group]]:
-    """How many groups meet the condition, and some of them, by id."""
-    found: tuple[int, Sequence[Group]] = _page(Group, condition, offset, limit)
-    return found
+    """Return how many groups meet the condition, and one page of them, by id."""
+    page: tuple[int, Sequence[Group]] = _page(Group, condition, offset, limit)
+    return page
 
 
 def _page(model: Any, condition: Condition | None, offset: int, limit: int) -> Any:
@@ -339,7 +344,7 @@ def _page(model: Any, condition: Condition | None, offset: int, limit: int) -> A
 
 
 def has_id(model: type[User] | type[Group], text: str) -> Condition:
-    """Whether it is the one with this id."""
+    """Return the condition that a row has this id."""
     try:
         return model.id == UUID(text)
     except ValueError:
@@ -347,13 +352,13 @@ def has_id(model: type[User] | type[Group], text: str) -> Condition:
 
 
 def has_user_name(name: str) -> Condition:
-    """Whether it is the user with this name, by one of two indexes."""
+    """Return the condition that a user has this user name; one of two indexes answers it."""
     name = name.casefold()
     return or_(User.user_name == name, and_(User.user_name.is_(None), User.email == name))
 
 
 def find_by_user_name(name: str) -> User | None:
-    """The user whom provisioning clients know by this name; without one, it is the email."""
+    """Return the user with this user name for provisioning clients; by default it is the email."""
     return db.session.scalar(select(User).where(has_user_name(name)).limit(1))
 
 
@@ -361,37 +366,58 @@ USER_NAME = func.coalesce(User.user_name, User.email)
 
 
 def is_member_of(group_id: str) -> Condition:
-    """Whether the user is in the group with this id."""
+    """Return the condition that a user is in the group with this id."""
     group = db.session.scalar(select(Group).where(has_id(Group, group_id)))
     return groups.has_member(group.name) if group else false()
 
 
 def has_as_member(user_id: str) -> Condition:
-    """Whether the user with this id is in the group."""
+    """Return the condition that a group has the user with this id as a member."""
     names = db.session.scalar(select(User.groups).where(has_id(User, user_id)))
     return Group.name.in_(names) if names else false()
 
 
 def changed_at(model: type[User] | type[Group], operator: str, moment: datetime) -> Condition:
-    """Whether it was changed before or after a moment: gt, ge, lt, le."""
+    """Return the condition that a row was changed before or after a moment: gt, ge, lt, le."""
     column: Any = model.updated_at
-    compared: dict[str, Condition] = {
+    conditions: dict[str, Condition] = {
         "gt": column > moment,
         "ge": column >= moment,
         "lt": column < moment,
         "le": column <= moment,
     }
-    return compared[operator]
+    return conditions[operator]
 
 
 _ADMINISTRATORS = 0  # the second half of the key of an advisory lock
 
 
 def administrators_remain(group: str, without: Collection[UUID]) -> bool:
-    """Whether others in the group can sign in. The next caller waits until we have committed.
+    """Return whether other enabled users are in the group. The next caller waits until this
+    transaction ends.
 
-    On PostgreSQL two who remove each other would otherwise both see the other one remain.
+    On PostgreSQL, two administrators could otherwise remove each other at the same time.
     """
     dialects.exclusive_lock(dialects.LOCK_KIND, _ADMINISTRATORS)
     enabled = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
     return db.session.scalar(enabled.where(User.id.not_in(without)).limit(1)) is not None
+
+
+def foreign_hash_methods() -> frozenset[str]:
+    """Return the methods of foreign password hashes that users may have."""
+    return frozenset(db.session.scalars(select(ImportedHash.method)))
+
+
+def note_foreign_hashes(methods: Collection[str]) -> None:
+    """Record that this transaction gives users password hashes with these methods."""
+    if not methods:
+        return
+    # Rows that exist are updated, too: a purge must not remove what it has read before.
+    now = clock.now()
+    rows = [{"method": method, "imported_at": now} for method in sorted(methods)]
+    statement = dialects.insert(ImportedHash).values(rows)
+    db.session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["method"], set_={"imported_at": statement.excluded.imported_at}
+        )
+    )

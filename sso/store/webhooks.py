@@ -12,7 +12,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
 from sso.store import lists
-from sso.store.lists import Match, write
+from sso.store.lists import Match, write, write_one
 from sso.store.outbox import Outbox
 
 GIVE_UP_AFTER = timedelta(days=3)
@@ -20,21 +20,21 @@ outbox = Outbox(WebhookDelivery, timedelta(seconds=5), give_up_after=GIVE_UP_AFT
 
 
 class Claimed(NamedTuple):
-    """A webhook, and those of its deliveries that are to be tried now."""
+    """A webhook, and its deliveries that are to be tried now."""
 
     webhook: Webhook
     deliveries: Sequence[WebhookDelivery]
 
 
 def claim(most_of_each: int, until: datetime) -> list[Claimed]:
-    """Take what is due, oldest first; until that moment no other worker takes it.
+    """Claim the deliveries that are due, oldest first: no other worker gets them before `until`.
 
-    Of a webhook whose last attempt failed, it is one delivery, once in a while: a receiver that is
-    down does not hold up the others.
+    After a failed attempt, a webhook gets one delivery at a time, after a pause: a receiver that is
+    down does not delay the others.
     """
     now = clock.now()
     due = select(WebhookDelivery.webhook_id).where(WebhookDelivery.next_attempt_at <= now)
-    found = db.session.scalars(
+    webhooks = db.session.scalars(
         select(Webhook)
         .where(
             Webhook.id.in_(due),
@@ -48,7 +48,7 @@ def claim(most_of_each: int, until: datetime) -> list[Claimed]:
         .execution_options(populate_existing=True)
     ).all()
     claimed = []
-    for webhook in found:
+    for webhook in webhooks:
         is_failing = webhook.failing_since is not None and webhook.disabled_at is None
         rows = outbox.claim(
             1 if is_failing else most_of_each, until, WebhookDelivery.webhook_id == webhook.id
@@ -59,7 +59,7 @@ def claim(most_of_each: int, until: datetime) -> list[Claimed]:
 
 
 def note_success(webhook_id: UUID) -> None:
-    """The receiver took something: it is not failing."""
+    """Record that the receiver accepted a delivery: it no longer fails."""
     write(
         update(Webhook)
         .where(Webhook.id == webhook_id, Webhook.failing_since.is_not(None))
@@ -68,7 +68,7 @@ def note_success(webhook_id: UUID) -> None:
 
 
 def note_failure(webhook_id: UUID) -> Webhook | None:
-    """An attempt failed; the webhook, locked, or `None` if it is gone."""
+    """Record a failed attempt; return the webhook, locked, or `None` if it is deleted."""
     now = clock.now()
     webhook = lock(webhook_id)
     if webhook:
@@ -80,23 +80,20 @@ def note_failure(webhook_id: UUID) -> Webhook | None:
 
 
 def lock(webhook_id: UUID) -> Webhook | None:
-    """A webhook as the row is now, and stays until the transaction ends."""
+    """Lock a webhook until the transaction ends, and return its current row."""
     return dialects.lock(Webhook, Webhook.failures, Webhook.id == webhook_id)
 
 
 def every() -> Sequence[Webhook]:
-    """All webhooks, oldest first."""
+    """Return all webhooks, oldest first."""
     return db.session.scalars(select(Webhook).order_by(Webhook.created_at, Webhook.id)).all()
 
 
 def matching(text: str) -> Match[Webhook]:
-    """The webhooks that an operator may mean: by id; else by URL; else by how the id begins."""
-    webhooks = every()
-    if exact := [webhook for webhook in webhooks if str(webhook.id) == text.strip().lower()]:
-        return Match(exact, is_exact=True)
-    return lists.named(
-        webhooks, text, lambda row: str(row.id), lambda row: row.url, by_part_of_name=False
-    )
+    """Return the webhooks that an operator may mean: by id; else by URL; else by the beginning of
+    an id.
+    """
+    return lists.matching(every(), text, lambda webhook: webhook.url, by_part_of_name=False)
 
 
 def add(webhook: Webhook) -> None:
@@ -109,14 +106,14 @@ def remove(webhook_id: UUID) -> None:
     write(delete(Webhook).where(Webhook.id == webhook_id))
 
 
-def replace_sealed(webhook_id: UUID, before: str, after: str) -> bool:
-    """Store a secret's other encryption."""
-    meant = (Webhook.id == webhook_id, Webhook.sealed_secret == before)
-    return write(update(Webhook).where(*meant).values(sealed_secret=after)) == 1
+def replace_secret(webhook_id: UUID, before: str, after: str) -> bool:
+    """Store the new encryption of a secret; return False if another process has changed it."""
+    is_unchanged = (Webhook.id == webhook_id, Webhook.sealed_secret == before)
+    return write_one(update(Webhook).where(*is_unchanged).values(sealed_secret=after))
 
 
 def newest_deliveries(webhook_id: UUID, limit: int) -> Sequence[WebhookDelivery]:
-    """The newest deliveries of a webhook, newest first."""
+    """Return the newest deliveries of a webhook, newest first."""
     return db.session.scalars(
         select(WebhookDelivery)
         .where(WebhookDelivery.webhook_id == webhook_id)
@@ -126,7 +123,7 @@ def newest_deliveries(webhook_id: UUID, limit: int) -> Sequence[WebhookDelivery]
 
 
 def waiting_counts() -> Mapping[UUID, int]:
-    """How many deliveries wait, by webhook."""
+    """Return the number of waiting deliveries by webhook."""
     rows: Any = db.session.execute(
         select(WebhookDelivery.webhook_id, func.count())
         .where(WebhookDelivery.next_attempt_at.is_not(None))

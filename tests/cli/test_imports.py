@@ -20,7 +20,7 @@ from sso.crypto import foreign_hashes
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, User
 from sso.services import accounts, importing
-from sso.store import imported_hashes, users
+from sso.store import users
 from tests.support.factories import make_user
 
 STORED = bcrypt.hashpw(b"old password 1", b"$2b$04$" + b"." * 22).decode()
@@ -78,7 +78,7 @@ def test_everybody_once(
     planned = run(rows, "--plan")
     assert (count(app, User), count(app, AuditEvent)) == (0, 0)
     with app.app_context():
-        assert not imported_hashes.methods()
+        assert not users.foreign_hash_methods()
     done = run(rows)
     assert "user_imported" not in caplog.text  # the trail has them; no log wants a million
     assert planned == {**done, "applied": False}
@@ -99,7 +99,7 @@ def test_everybody_once(
         assert len({event.user_id for event in events}) == len(events) == 9
         assert '"source": "csv"' in events[0].fields
         assert db.session.scalar(select(func.count()).select_from(Mail)) == 0
-        assert imported_hashes.methods() == {"$bcrypt$r=4"}
+        assert users.foreign_hash_methods() == {"$bcrypt$r=4"}
     again = run(rows)
     assert (again["imported"], again["exists"], again["skipped"]) == (0, 9, 4)
     assert count(app, AuditEvent) == 9
@@ -139,11 +139,11 @@ def test_who_changed_their_address_is_not_imported_again(app: Flask, run: Import
 def test_a_sign_up_at_the_same_moment_stays(
     app: Flask, run: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = users.known
+    existing = users.existing
     late: list[int] = []
 
     def and_then_somebody_signs_up(*given: Any) -> Any:
-        answer = known(*given)
+        answer = existing(*given)
         if not late:
             late.append(1)
             with app.app_context():
@@ -151,7 +151,7 @@ def test_a_sign_up_at_the_same_moment_stays(
                 db.session.commit()
         return answer
 
-    monkeypatch.setattr(users, "known", and_then_somebody_signs_up)
+    monkeypatch.setattr(users, "existing", and_then_somebody_signs_up)
     done = run([person(number, groups="staff,sso-helpdesk") for number in range(4)])
     assert (done["imported"], done["exists"]) == (3, 1)
     assert done["left_out"][0]["count"] == 3
@@ -224,7 +224,7 @@ def test_many_costs_are_too_many(app: Flask, run: Import) -> None:
     ]  # fmt: skip
     assert run(reversed(rows))["imported"] == 64
     with app.app_context():
-        known = imported_hashes.methods()
+        known = users.foreign_hash_methods()
     assert len(known) == 64
     assert sum(map(foreign_hashes.is_memory_hard, known)) == foreign_hashes.MOST_MEMORY_HARD
 

@@ -16,7 +16,7 @@ from sso.upstream import remote_cache
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, Page, RelyingParty, claims_of
 from tests.support.explaining import Explain
-from tests.support.factories import make_client
+from tests.support.factories import make_api, make_client
 from tests.support.signing import (
     EC,
     OTHER_EC,
@@ -76,6 +76,28 @@ def test_pushed(browser: Browser, fapi: FapiParty, user: User) -> None:
     page = fapi.approve(browser, **form)
     assert page.parameters["state"] == "inside"
     assert fapi.exchange(page.code).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "resource", ["https://docs.example", ["https://docs.example", "https://maps.example"]]
+)
+def test_it_names_resources(app: Flask, browser: Browser, user: User, resource: Any) -> None:
+    for identifier in ("https://docs.example", "https://maps.example"):
+        make_api(app, identifier)
+    bank = make_keyed_client(
+        app,
+        request_object_signing_alg="ES256",
+        apis=["https://docs.example", "https://maps.example"],
+    )
+    send(browser, bank, made(bank, resource=resource, scope="openid read"))
+    browser.sign_in()
+    tokens = bank.exchange(browser.allow().code).get_json()
+    assert claims_of(tokens["access_token"])["aud"] == "https://docs.example"
+    for wrong in ([["https://docs.example"]], [1], {"a": "b"}):
+        page = send(browser, bank, made(bank, resource=wrong, scope="openid read"))
+        assert "invalid_request_object" in page.html
+    page = send(browser, bank, made(bank, resource=["https://other.example"], scope="openid read"))
+    assert page.error == "invalid_target"
 
 
 def test_what_is_outside_does_not_count(browser: Browser, bank: KeyedParty, user: User) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
+from flask import Flask
 from sqlalchemy import event
 
 from sso.extensions import db
 from sso.models import User
 from tests.conftest import ON_POSTGRESQL, Statements
 from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_api, make_client
 from tests.support.proofs import DPoP
 
 # PostgreSQL redeems and stores, or stores grant and code, by one statement without transaction.
@@ -44,6 +46,24 @@ def test_refresh(browser: Browser, client: RelyingParty, statements: Count) -> N
     with statements() as seen:
         assert client.refresh(tokens["refresh_token"]).status_code == 200
     assert (len(seen), seen.commits) == ONE_TO_WRITE
+
+
+def test_a_resource_costs_no_statement(
+    app: Flask, browser: Browser, user: User, statements: Count
+) -> None:
+    """The APIs of a client are read once, until one of them or the client changes."""
+    client = make_client(app, apis=[make_api(app)])
+    client.exchange(
+        browser.approve(client, resource="https://docs.example", scope="read write").code
+    )
+    with statements() as authorized:
+        code = browser.authorize(client, resource="https://docs.example", scope="read write").code
+    with statements() as exchanged:
+        tokens = client.exchange(code).get_json()
+    with statements() as refreshed:
+        assert client.refresh(tokens["refresh_token"]).get_json()["scope"] == "read write"
+    for seen in (authorized, exchanged, refreshed):
+        assert (len(seen), seen.commits) == ONE_TO_WRITE
 
 
 def test_userinfo(browser: Browser, client: RelyingParty, statements: Count) -> None:

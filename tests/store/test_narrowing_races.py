@@ -20,7 +20,7 @@ from sso.extensions import db
 from sso.models import Client, Grant
 from sso.store import approvals, clients
 from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client, make_user
+from tests.support.factories import change_api, make_api, make_client, make_user
 
 PEOPLE = 4
 ROUNDS = 4
@@ -30,8 +30,9 @@ SCOPE = "openid profile email offline_access"
 class Crowd:
     """People who are signed in, and authorize in loops until they are told to stop."""
 
-    def __init__(self, app: Flask, client: RelyingParty, groups: list[str]) -> None:
+    def __init__(self, app: Flask, client: RelyingParty, groups: list[str], **request: Any) -> None:
         self.client, self.browsers = client, []
+        self.request = {"scope": SCOPE, **request}
         for number in range(PEOPLE):
             make_user(app, f"person{number}@example.com", groups=groups)
             browser = Browser(app)
@@ -45,7 +46,7 @@ class Crowd:
 
         def loop(browser: Browser) -> None:
             while not stop.is_set():
-                page = browser.authorize(self.client, scope=SCOPE)
+                page = browser.authorize(self.client, **self.request)
                 if "code" in page.parameters:
                     codes.append(page.code)
                     # As an application would; also so that codes don't pile up.
@@ -187,3 +188,43 @@ def test_a_grant_is_stored_for_the_client_as_it_was_seen(
     monkeypatch.setattr(approvals, "add", add)
     browser.authorize(client, scope=SCOPE)
     assert stored[0] is (act is nothing)
+
+
+DOCS = "https://docs.example"
+SCOPES = {"read": "Read documents", "write": "Change documents"}
+
+
+@pytest.mark.parametrize("change", [{"scopes": {"read": "Read"}}, {"groups": ["staff"]}], ids=str)
+def test_an_api_is_narrowed(app: Flask, change: dict[str, Any]) -> None:
+    """A change of an API counts for the codes that are issued meanwhile."""
+    make_api(app, DOCS, scopes=SCOPES)
+    client = make_client(app, scope=SCOPE, first_party=True, apis=[DOCS])
+    crowd = Crowd(app, client, ["visitors"], resource=DOCS, scope="openid read write")
+    for _ in range(ROUNDS):
+        with crowd.authorizing() as codes:
+            change_api(app, DOCS, **change)
+        for code in codes[-20:]:
+            answer = client.exchange(code).get_json()
+            assert "write" not in answer.get("scope", "")
+        change_api(app, DOCS, scopes=SCOPES, groups=[])
+
+
+def test_apis_and_their_clients_change_beside_each_other(app: Flask) -> None:
+    """Everybody locks in one order: no deadlock, and nothing is lost."""
+    make_api(app, DOCS)
+    clients = [make_client(app, apis=[DOCS]) for _ in range(3)]
+
+    def rename(number: int) -> None:
+        for turn in range(10):
+            change_api(app, DOCS, name=f"Documents {number} {turn}")
+
+    def register(client: RelyingParty) -> None:
+        for _ in range(10):
+            flask(client, "update", "--set-apis", f"{DOCS}=read")
+            flask(client, "update", "--set-apis", DOCS)
+
+    with ThreadPoolExecutor(5) as pool:
+        running = [pool.submit(rename, number) for number in range(2)]
+        running += [pool.submit(register, client) for client in clients]
+    for one in running:
+        one.result()

@@ -30,7 +30,7 @@ class _Forms(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.action: str | None = None
-        self.fields: dict[str, str] = {}
+        self.fields: dict[str, Any] = {}
         self.buttons: list[tuple[str, str]] = []
         self.ended = False
 
@@ -43,6 +43,10 @@ class _Forms(HTMLParser):
             self.action = found.get("action") or ""
         elif tag == "input" and found.get("type") == "checkbox" and "checked" not in found:
             pass  # a browser sends ticked boxes only
+        elif found.get("type") == "checkbox" and found.get("name") in self.fields:
+            before = self.fields[found["name"] or ""]
+            boxes = before if isinstance(before, list) else [before]
+            self.fields[found["name"] or ""] = [*boxes, found.get("value") or ""]
         elif tag == "input" and found.get("name"):
             self.fields[found["name"] or ""] = found.get("value") or ""
         elif tag == "button" and found.get("name"):
@@ -66,7 +70,7 @@ class Page:
         return forms
 
     @cached_property
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, Any]:
         return self._forms.fields
 
     @cached_property
@@ -112,9 +116,9 @@ class RelyingParty:
     redirect_uri: str
     verifier: str | None = None
 
-    def parameters(self, **more: str | None) -> dict[str, str]:
-        """An authorization request; `None` leaves a parameter out."""
-        values: dict[str, str | None] = {
+    def parameters(self, **more: Any) -> dict[str, Any]:
+        """An authorization request; `None` leaves a parameter out, a list repeats it."""
+        values: dict[str, Any] = {
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": self.redirect_uri,
@@ -154,7 +158,7 @@ class RelyingParty:
         given = {k: v for k, v in form.items() if v is not None}
         return self.post("/oauth2/token", given, headers=headers)
 
-    def push(self, headers: dict[str, str] | None = None, /, **more: str | None) -> TestResponse:
+    def push(self, headers: dict[str, str] | None = None, /, **more: Any) -> TestResponse:
         """Push an authorization request (RFC 9126); `None` leaves a field out."""
         form = self.parameters() | self.credentials() | more
         given = {k: v for k, v in form.items() if v is not None}
@@ -206,17 +210,18 @@ class Browser:
                 method, more = "GET", {}
         raise AssertionError(f"redirected in a loop: {url}")
 
-    def authorize(self, client: RelyingParty, **more: str | None) -> Page:
+    def authorize(self, client: RelyingParty, **more: Any) -> Page:
         """Be sent to the authorization endpoint by a client."""
         return self.open_authorize(client.parameters(**more))
 
-    def open_authorize(self, query: dict[str, str]) -> Page:
+    def open_authorize(self, query: dict[str, Any]) -> Page:
         """Be sent to the authorization endpoint with exactly these parameters."""
         return self.open(
-            f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(query, errors='surrogateescape')}"
+            f"{ORIGIN}{BASE}/oauth2/authorize?"
+            + urlencode(query, doseq=True, errors="surrogateescape")
         )
 
-    def submit(self, **values: str) -> Page:
+    def submit(self, **values: Any) -> Page:
         """Send the form of the page."""
         fields = {**self.page.fields, **values}
         return self.open(self.page.action or self.page.url, method="POST", data=fields)
@@ -235,7 +240,7 @@ class Browser:
     def deny(self) -> Page:
         return self.submit(decision="deny")
 
-    def approve(self, client: RelyingParty, **more: str | None) -> Page:
+    def approve(self, client: RelyingParty, **more: Any) -> Page:
         """The whole way: authorize, sign in and allow, as far as each is asked for."""
         page = self.authorize(client, **more)
         if "password" in page.fields:

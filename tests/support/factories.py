@@ -9,7 +9,8 @@ from sso import audit, clock
 from sso.crypto import keys
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
-from sso.services import accounts, clients, signing_keys
+from sso.services import accounts, apis, clients, signing_keys
+from sso.store import apis as stored_apis
 from sso.store.redemption import NewToken
 from tests.support.actors import RelyingParty, pkce
 
@@ -44,6 +45,29 @@ def make_client(app: Flask, **more: Any) -> RelyingParty:
         db.session.commit()
         uri = more["redirect_uris"][0]
         return RelyingParty(app, client.client_id, secret, uri, verifier)
+
+
+def make_api(app: Flask, identifier: str = "https://docs.example", **more: Any) -> str:
+    """Register an API, committed; return its identifier."""
+    usual = {"name": "Documents", "scopes": {"read": "Read documents", "write": "Change documents"}}
+    with app.app_context():
+        with audit.dry_run():
+            api, _ = apis.register(audit.SYSTEM, {"identifier": identifier, **usual, **more})
+        db.session.commit()
+        return api.identifier
+
+
+def change_api(app: Flask, identifier: str, **fields: Any) -> None:
+    """Change an API, or delete it with `deleted`; committed."""
+    with app.app_context():
+        api = stored_apis.find(identifier)
+        assert api is not None
+        with audit.dry_run():
+            if fields.pop("deleted", False):
+                apis.delete(audit.SYSTEM, api.api_id)
+            else:
+                apis.change(audit.SYSTEM, api.api_id, fields)
+        db.session.commit()
 
 
 def new_token(grant_id: UUID) -> NewToken:

@@ -21,8 +21,9 @@ from sso.endpoints.admin import access, pages
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.store import clients, users
-from sso.store.audit_events import NEWEST
+from sso.store.lists import Order
 
+_NEWEST = Order((AuditEvent.at, AuditEvent.id), is_descending=True)
 _CHANGES = "changes"
 
 
@@ -118,7 +119,7 @@ _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "num
 
 def audit_trail() -> Response:
     """Security events, newest first."""
-    events = NEWEST.page(_matching(), pages.cursor(NEWEST))
+    events = _NEWEST.page(_matching(), pages.cursor(_NEWEST))
     filters = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
     return pages.render(
         "admin/audit.html",
@@ -160,7 +161,7 @@ def _matching() -> Select[AuditEvent]:
 
 
 def _only(match: Any, field: str, text: str) -> str:
-    return str(getattr(match.found[0], field)) if len(match.found) == 1 else text
+    return str(getattr(match.rows[0], field)) if len(match.rows) == 1 else text
 
 
 def _day(name: str) -> datetime | None:
@@ -174,7 +175,7 @@ def _all(statement: Select[AuditEvent]) -> Iterator[AuditEvent]:
     """Every event, a batch at a time; no transaction stays open between two."""
     cursor: str | None = None
     while True:
-        batch = NEWEST.page(statement, cursor, _BATCH)
+        batch = _NEWEST.page(statement, cursor, _BATCH)
         db.session.expunge_all()
         db.session.rollback()
         yield from batch.rows

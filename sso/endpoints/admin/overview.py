@@ -15,6 +15,7 @@ from flask import current_app
 from werkzeug.wrappers import Response
 
 from sso import clock, context
+from sso.audit import rows
 from sso.audit.events import Event
 from sso.checkup import installation, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
@@ -28,7 +29,7 @@ from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
-from sso.store import audit_events, keys, outbox, users, webhooks
+from sso.store import keys, outbox, users, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
@@ -247,7 +248,7 @@ def _days() -> list[Day]:
     for back in range(_DAYS - 1, -1, -1):
         day = today - timedelta(days=back)
         # Events come into the database a moment late.
-        count = partial(audit_events.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
+        count = partial(rows.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
         counts = _kept(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
         days.append(Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
     return days
