@@ -128,12 +128,12 @@ def _decide(
     choice: tuple[list[str], list[str]],
     pending: PendingRequest,
 ) -> Response:
-    if form.decision.data != "allow":
-        devices.deny(audit.USER, current.user, device)
-        return page.done("pages.device", done="denied")
-    owner, asked = validated.owner, validated.grant.request.asked
+    owner, asked, user = validated.owner, validated.grant.request.asked, current.user
     assert owner
-    if devices.approve(audit.USER, current.user, owner, validated.client, device, asked, *choice):
+    if form.decision.data != "allow":
+        if devices.deny(audit.USER, user, device):
+            return page.done("pages.device", done="denied")
+    elif devices.approve(audit.USER, user, owner, validated.client, device, asked, *choice):
         return page.done("pages.device", done="approved")
     db.session.rollback()
     return authorize.to_step("pages.device", pending)  # look again at what has changed
