@@ -85,13 +85,13 @@ def run(issuer: str, client_id: str, stop: Event, as_json: bool) -> None:
 
 def show(codes: Mapping[str, Any], as_json: bool) -> None:
     """Print where to sign the device in, and the code to enter there."""
-    shown = {name: codes[name] for name in ("user_code", "verification_uri_complete")}
+    public = {name: codes[name] for name in ("user_code", "verification_uri_complete")}
     if not as_json:
         click.echo("  A device wants to be signed in. Scan this with a phone,\n")
         segno.make(codes["verification_uri_complete"]).terminal(sys.stdout, compact=True)
     _say(
         f"\n  or open {codes['verification_uri']}\n  and enter {codes['user_code']}\n",
-        shown,
+        public,
         as_json,
     )
 

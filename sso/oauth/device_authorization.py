@@ -172,7 +172,7 @@ def note_invalid(
 ) -> None:
     """Note a code that no device waits for; `client_id`: of the device that did."""
     event = Event.DEVICE_CODE_FAILED
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         facts={"user": user_id} if user_id else None,

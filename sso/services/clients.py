@@ -1,7 +1,7 @@
-"""Clients: registered, changed, given a new secret, disabled, deleted.
+"""Clients: register, change, rotate the secret, disable, enable, delete.
 
-`sso.config.client_fields` has their fields; services take and return them by name, wherever they
-are stored. For programs they are JSON (RFC 7591 §2): read, checked by type, and written.
+Their fields are in `sso.config.client_fields`; services take and return them by name, wherever
+they are stored. Programs send and receive them as JSON (RFC 7591 §2).
 """
 
 import secrets
@@ -27,18 +27,18 @@ from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import clients, grants, named_groups
 
-# Of a new client; metadata without a default is left out.
+# Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in FIELDS.values() if field.stored is not Stored.APART
 }
 STAYS = Message("a client stays public or confidential; register another one instead")
 _SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
 _FIXED = {field.name: field.default for field in FIXED}
-HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
+HIDDEN = "(by reference)"  # replaces secrets in output and in the audit trail
 
 
 def described(client: Client) -> dict[str, Any]:
-    """Return a client's fields, as the audit trail compares them; of its logo, the digest."""
+    """Return a client's fields, as the audit trail compares them; the logo as its digest."""
     return _fields(client, clients.logo_digest(client.client_id))
 
 
@@ -63,9 +63,9 @@ def register(
 ) -> tuple[Client, str]:
     """Register a client; return it and its secret, which is not stored. Raises `Invalid`.
 
-    With the authentication method "none" the client is public, and requires PKCE. With that or
-    private_key_jwt the secret is "". A secret that is given has to be random: its digest is a fast
-    one.
+    With the authentication method "none" the client is public and requires PKCE. With "none" or
+    private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
+    is stored as a fast digest.
     """
     apis.hold(fields.get("apis") or ())
     client, secret = _draft(fields, client_id, secret)
@@ -86,7 +86,7 @@ def plan_registration(
 
 
 def _logo_digest(fields: Mapping[str, Any], before: str | None) -> str | None:
-    """Return the digest of a client's logo after the change."""
+    """Return the digest of the logo after a change of these fields."""
     logo: Image | None = fields.get("logo")
     if logo is None:
         return before
@@ -97,7 +97,6 @@ def _draft(
     fields: Mapping[str, Any], client_id: str | None, secret: str | None
 ) -> tuple[Client, str]:
     """Make a client that is not in the database yet; return it and its secret."""
-    is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if checks.need_secret(fields):
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
@@ -105,10 +104,9 @@ def _draft(
     client = Client(
         client_id=client_id or _client_id(),
         secret_digest=crypto_secrets.digest(secret) if secret else "",
-        disabled_at=clock.now() if fields.get("disabled") else None,
     )
-    implied = checks.implied_by_profile(fields, {})
-    _edit(client, {**DEFAULTS, "require_pkce": is_public, **implied, **fields})
+    clients.set_disabled(client, bool(fields.get("disabled")))
+    _edit(client, replacing_registration(fields))
     return client, secret or ""
 
 
@@ -120,18 +118,18 @@ def change(
     *,
     lists: Mapping[str, ListEdit] | None = None,
     secret: str | None = None,
-    seen: Mapping[str, Any] | None = None,
+    expected: Mapping[str, Any] | None = None,
 ) -> tuple[Client, Outcome]:
-    """Change these fields; `None` removes metadata. Access that this takes away ends at once.
+    """Change these fields; `None` removes metadata. Access that is lost ends at once.
 
-    The logo `NO_IMAGE` removes the logo. `seen`: fields of `described` as the operator saw them.
-    Raises `LookupError`, `Invalid` and `Changed`.
+    The logo `NO_IMAGE` removes the logo. `expected`: fields of `described`, as they were shown to
+    the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
     edit = (lists or {}).get("apis", ListEdit())
     apis.hold([*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())])
     client = _locked(client_id)
     before = described(client)
-    differences.require_unchanged(seen, before)
+    differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
@@ -145,8 +143,10 @@ def change(
         notes.append(only if client.groups else "No group is left: everybody may use it.")
         revocation.end_lost_access(grants.users_not_admitted(client), [client])
     if changes:
-        what = " ".join(changes)
-        audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)
+        names = " ".join(changes)
+        audit.event(
+            Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=names, changes=changes
+        )
     db.session.flush()
     return client, Outcome(changes, notes)
 
@@ -169,7 +169,7 @@ def _alter(
     lists: Mapping[str, ListEdit] | None,
     secret: str | None,
 ) -> tuple[differences.Differences, list[str]]:
-    """Change only the object; return the changes, and notes for the operator."""
+    """Edit the object without its other rows; return the changes, and notes for the operator."""
     edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
@@ -190,7 +190,7 @@ def _alter(
         notes.append(f"It needs a secret: {command}")
     disabled = fields.get("disabled", before["disabled"])
     if disabled != before["disabled"]:
-        client.disabled_at = clock.now() if disabled else None
+        clients.set_disabled(client, disabled)
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
@@ -206,7 +206,7 @@ def _alter(
 def rotate_secret(
     actor: Actor, client_id: str, keep_old: timedelta | None = None
 ) -> tuple[Client, str]:
-    """Give a client a new secret; return it. The old one stays valid for `keep_old`, or ends.
+    """Give a client a new secret; return it. The old one stays valid for `keep_old`, if given.
 
     Raises `LookupError` and `Invalid`.
     """
@@ -224,7 +224,7 @@ def rotate_secret(
 def disable(actor: Actor, client_id: str) -> Client:
     """Disable a client and end its grants. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = client.disabled_at or clock.now()
+    clients.set_disabled(client, True)
     grants.end_of_client(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
@@ -234,7 +234,7 @@ def disable(actor: Actor, client_id: str) -> Client:
 def enable(actor: Actor, client_id: str) -> Client:
     """Enable a client again; its ended grants stay ended. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = None
+    clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client
 
@@ -264,7 +264,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
-    errors = checks.metadata_errors(metadata, before.get("groups", ()))
+    errors = checks.metadata_errors(metadata, before)
     errors += apis.client_errors(metadata, before.get("apis", ()))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
@@ -295,7 +295,7 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _client_id() -> str:
-    """Return a random identifier. It has no dash in front: commands would read an option."""
+    """Return a random identifier without a leading dash, which commands would read as an option."""
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return client_id
@@ -305,9 +305,9 @@ _TYPE_NAMES = {str: "a text", bool: "true or false", list: "a list of texts", di
 
 
 def parsed_registration(body: Any) -> dict[str, Any]:
-    """Return the fields in a body, with the right types. Raises `Invalid`.
+    """Return the fields of a request body, after checking their types. Raises `Invalid`.
 
-    Fields that are unknown are ignored, as RFC 7591 §2 asks.
+    Unknown fields are ignored (RFC 7591 §2).
     """
     if not isinstance(body, dict):
         raise Invalid(["the body is no JSON object"])
@@ -328,12 +328,13 @@ def parsed_registration(body: Any) -> dict[str, Any]:
 
 
 def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a registration that is replaced as a whole.
+    """Return all fields of a registration that replaces an existing one.
 
-    Fields that are left out are as in a new registration, but for `disabled` (RFC 7592 §2.2).
+    Omitted fields get their defaults, except `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
-    return {**DEFAULTS, "require_pkce": is_public or bool(fields.get("profile")), **fields}
+    implied = checks.implied_by_profile(fields, {})
+    return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
 
 
 def registration_document(client: Client) -> dict[str, Any]:

@@ -33,14 +33,14 @@ def approve(
     has changed meanwhile: the client, the user, the session. The caller then rolls back.
     """
     connection = database.session_connection()
-    seen = approvals.Seen(client.updated_at, owner.user_seen, None)
-    if not approvals.lock_in_order(connection, client.client_id, seen, user.id, owner.session_id):
+    versions = approvals.Seen(client.updated_at, owner.user_seen, None)
+    if not approvals.lock_in_order(connection, client.client_id, versions, user.id, owner.session_id):
         return False
     given_at = revocation.remember_consent(actor, user.id, client.client_id, allowed, declined)
     asked = asked.without(frozenset(declined))
     grant_id = approvals.add_for_device(
         connection,
-        replace(seen, consent=given_at),
+        replace(versions, consent=given_at),
         user_id=user.id,
         client_id=client.client_id,
         session_id=owner.session_id,

@@ -1,13 +1,13 @@
-"""Queues mails: one function for each cause, in the transaction of the cause.
+"""Notifications: queue mails, with one function for each cause, in the transaction of the cause.
 
 A worker writes and sends them (`jobs.mail`). An address that a stranger typed is not looked up
 here, so that neither the text nor the time of a response depends on it.
 
-Functions for operators return whether the mail was queued: there may have been too many within the
-hour.
+Functions for operators return False if the mail was not queued, for instance because there were
+too many within the hour.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,10 +20,11 @@ from sso.i18n import N_
 from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
 from sso.store import outbox
+from sso.store.outbox import NewMail
 
 APP_NAME = N_("Authenticator app")
-# Domains without mail: RFC 6761 §6.4, and that of the user of `flask doctor`. Other reserved names,
-# such as .test and .local, may exist in the operator's own network.
+# Domains without mail: RFC 6761 §6.4, and the domain of the user of `flask doctor`. Other reserved
+# names, such as .test and .local, may exist in the operator's own network.
 _NOWHERE = ("invalid", DOCTOR_DOMAIN)
 
 
@@ -37,14 +38,20 @@ def invited(user: User) -> bool:
     return _enqueue("invite", user.email, user) is not None
 
 
-def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
-    """Invite many new users, and ask others to confirm the address, in few statements."""
-    for kind, users in (("invite", people), ("verify", unverified)):
-        queued = [mail for user in users if (mail := _mail(kind, user.email, user, {}))]
-        surplus = outbox.add_all(queued)
-        for mail in queued:
-            if mail.id in surplus:
-                audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
+def welcome(invited: Iterable[User], unverified: Iterable[User]) -> list[list[NewMail]]:
+    """Make the mails that invite many new users, and ask others to confirm the address."""
+    return [
+        [mail for user in users if (mail := _mail(kind, user.email, user, {}))]
+        for kind, users in (("invite", invited), ("verify", unverified))
+    ]
+
+
+def queue_all(mails: Sequence[NewMail]) -> None:
+    """Queue many mails of one kind in few statements."""
+    surplus = outbox.add_all(mails)
+    for mail in mails if surplus else ():
+        if mail.id in surplus:
+            audit.event(Event.MAIL_LIMITED, kind=mail.kind, user=mail.user_id)
 
 
 def reset_asked(email: str) -> bool:
@@ -113,9 +120,9 @@ def recovery_codes_made(user: User) -> None:
     _enqueue("recovery_codes_made", user.email, user)
 
 
-def recovery_code_used(user: User, left: int) -> None:
+def recovery_code_used(user: User, remaining: int) -> None:
     """Report that a recovery code was used, and how many are left."""
-    _enqueue("recovery_code_used", user.email, user, left=left)
+    _enqueue("recovery_code_used", user.email, user, left=remaining)
 
 
 def second_step_missing(
@@ -124,7 +131,7 @@ def second_step_missing(
     """Report a correct password without the second step, unless that follows in time.
 
     The mail is sent `after` that time; until then `outbox.withdraw_mail` removes it. `earlier`: the
-    previous mail that this browser caused. No other is queued while it waits. Return the id of the
+    previous mail that this browser caused; no other is queued while it waits. Returns the id of the
     waiting mail.
     """
     if earlier and outbox.is_mail_waiting(earlier, user.id):
@@ -141,8 +148,8 @@ def second_step_missing(
 def enrolment_code_asked(user: User, session_id: UUID, bond: str) -> bool:
     """Send the code that allows a session to add the first factor.
 
-    Return False if there were too many. `bond`: that of the code; the mail is dropped if it has
-    changed by then.
+    Returns False if there were too many. `bond`: the bond of the code; the mail is dropped if it
+    has changed before the mail is sent.
     """
     details: dict[str, Any] = {"session": str(session_id), "bond": bond}
     return _enqueue("enrolment_code", user.email, user, **details) is not None
@@ -156,9 +163,10 @@ def _enqueue(
     **details: Any,
 ) -> UUID | None:
     """Queue a mail; return its id, or `None` if it was not queued."""
-    mail = _mail(kind, email, user, details)
-    if mail is None:
+    planned = _mail(kind, email, user, details)
+    if planned is None:
         return None
+    mail = Mail(**planned._asdict())
     if due:
         mail.next_attempt_at = due
     if outbox.add_mail(mail):
@@ -167,10 +175,10 @@ def _enqueue(
     return None
 
 
-def _mail(kind: str, email: str, user: User | None, details: dict[str, Any]) -> Mail | None:
+def _mail(kind: str, email: str, user: User | None, details: dict[str, Any]) -> NewMail | None:
     """Make a mail that is not queued yet, or return `None` if it cannot be delivered."""
     if any(f".{domain(email)}".endswith(f".{suffix}") for suffix in _NOWHERE):
         return None
     details = {**details, "language": context.language()}
     user_id = user.id if user else None
-    return Mail(id=uuid4(), kind=kind, address=email, user_id=user_id, details=details)
+    return NewMail(uuid4(), kind, email, user_id, details)

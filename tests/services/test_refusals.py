@@ -24,12 +24,12 @@ ELSEWHERE = {
         "groups.not_known",
         "groups.without_members",
     ),
-    *("groups._similar", "checks", "checks.profile_notes", "staff.keep_others"),
+    *("groups._similar", "checks", "checks.profile_notes", "roles.keep_others"),
     *("connections._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
     # About files that commands read.
-    *("accounts._alteration", "accounts.find", "checks.jwks", "checks.logo"),
+    *("declared_accounts._alteration", "declared_accounts.find", "checks.jwks", "checks.logo"),
     # For the log.
     *("authentication.verify_password", "preview._approve"),
     # No sentences.
