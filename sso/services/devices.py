@@ -34,7 +34,9 @@ def approve(
     """
     connection = database.session_connection()
     versions = approvals.Seen(client.updated_at, owner.user_seen, None)
-    if not approvals.lock_in_order(connection, client.client_id, versions, user.id, owner.session_id):
+    if not approvals.lock_in_order(
+        connection, client.client_id, versions, user.id, owner.session_id
+    ):
         return False
     given_at = revocation.remember_consent(actor, user.id, client.client_id, allowed, declined)
     asked = asked.without(frozenset(declined))

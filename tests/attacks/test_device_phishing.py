@@ -152,7 +152,7 @@ def test_a_form_from_the_attackers_browser(
     # Opened there, it asks, and shows the code and the warning.
     page = browser.open(stolen.url)
     assert tv.user_code in page.html
-    assert "asks you for such a code" in page.html
+    assert "asks for such a code" in page.html
     assert grants(app) == 0
 
 

@@ -261,9 +261,9 @@ def test_what_the_person_is_shown(tv: Device, browser: Browser, user: User) -> N
     assert "Sign in to <strong><bdi>Television</bdi></strong> on a device?" in html
     assert "127.0.0.1" in html
     assert "dana@example.com" in html
-    assert "asks you for such a code by phone, email or chat" in html
+    assert "asks for such a code by phone, email or chat" in html
     assert "<script>/1" not in html
-    assert "Program, as the device calls it" not in html
+    assert "Program, as named by the device" not in html
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
