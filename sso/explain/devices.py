@@ -23,10 +23,6 @@ def user_code(case: Case) -> Explanation | None:
             Message("The code of the device had been answered before: it was allowed or refused."),
             _START_AGAIN,
         )
-    if case.reason == Reason.CLIENT_DISABLED:
-        return Explanation(
-            Message("The application of the device was disabled while it waited."), _START_AGAIN
-        )
     return Explanation(
         Message("No device waits for the code that was typed."),
         Message(

@@ -84,7 +84,7 @@ def narrowed(case: Case) -> Explanation | None:
 
 class _Kind(Enum):
     CODE = Message("code")
-    DEVICE_CODE = Message("device code")
+    OF_DEVICE = Message("device code")
     REFRESH_TOKEN = Message("refresh token")
     ACCESS_TOKEN = Message("access token")
 
@@ -94,7 +94,7 @@ def _kind_presented(case: Case) -> _Kind | None:
         return _Kind.ACCESS_TOKEN
     kinds = {
         "authorization_code": _Kind.CODE,
-        DEVICE_CODE: _Kind.DEVICE_CODE,
+        DEVICE_CODE: _Kind.OF_DEVICE,
         "refresh_token": _Kind.REFRESH_TOKEN,
     }
     return kinds.get(case["grant_type"]) if case["error"] == "invalid_grant" else None
@@ -107,7 +107,7 @@ def _too_late(kind: _Kind, settings: Settings) -> Message:
             "exchange it as soon as it arrives.",
             seconds=settings.authorization_code_lifetime,
         )
-    if kind is _Kind.DEVICE_CODE:
+    if kind is _Kind.OF_DEVICE:
         return Message("A device code lives 10 minutes. Make the device request a new one.")
     if kind is _Kind.REFRESH_TOKEN:
         return Message(
@@ -131,7 +131,7 @@ def _used(case: Case, kind: _Kind, at: str) -> Explanation:
             "A code works once. Look in the application for a callback that is loaded twice: a "
             "double click, a reload, a prefetch, or a retry after a time-out."
         )
-    elif kind is _Kind.DEVICE_CODE:
+    elif kind is _Kind.OF_DEVICE:
         fix = Message(
             "A device code works once. Make the device stop asking when it has its tokens, and ask "
             "in one place at a time. If only one place had the device code, it may have been "
