@@ -99,13 +99,12 @@ def _code(_: datetime) -> ColumnElement[bool]:
     )
 
 
-def _device_code(now: datetime) -> ColumnElement[bool]:
-    was_redeemed = and_(
-        DeviceCode.used_at < now - KEEP,
-        # As of an authorization code. An unused one goes with its grant, too.
+def _device_code(_: datetime) -> ColumnElement[bool]:
+    # As for an authorization code. An unused one is deleted with its grant, too.
+    return and_(
         ~exists().where(Token.grant_id == DeviceCode.grant_id),
+        DeviceCode.used_at.is_not(None),
     )
-    return or_(DeviceCode.grant_id.is_(None), was_redeemed)
 
 
 def _grant(now: datetime) -> ColumnElement[bool]:
@@ -191,6 +190,7 @@ LIVING_MINUTES = (
     Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
     Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
     Expiry(WaitingSignIn, WaitingSignIn.expires_at, CLOCK_SKEW),
+    Expiry(DeviceCode, DeviceCode.expires_at, KEEP_DEVICES, among=DeviceCode.grant_id.is_(None)),
 )
 # In this order: a row is deleted after the rows that need it.
 EXPIRIES = (
@@ -198,7 +198,12 @@ EXPIRIES = (
     # Of a repeated refresh: its refresh token stands in another row.
     Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
     Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
-    Expiry(DeviceCode, DeviceCode.expires_at, KEEP_DEVICES, _device_code),
+    Expiry(
+        DeviceCode,
+        DeviceCode.expires_at,
+        condition=_device_code,
+        among=DeviceCode.grant_id.is_not(None),
+    ),
     Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
     # An ended session is deleted when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),
