@@ -153,7 +153,7 @@ def _validate_device(waiting: PendingRequest, connection: Connection) -> Validat
     try:
         grant = device_authorization.resolve(protocol_request)
     except device_authorization.InvalidUserCode as error:
-        device_authorization.note_invalid(error, owner.user_id if owner else None, client_id)
+        device_authorization.record_invalid(error, owner.user_id if owner else None, client_id)
         return to_device(problem="code")
     except OAuth2Error as error:
         return authorization_server().handle_error_response(protocol_request, error)

@@ -81,7 +81,7 @@ def _find(text: str, current: CurrentSession | None) -> PendingRequest | None:
         with database.reading() as connection:
             device = device_authorization.find(connection, code)
     except InvalidUserCode as error:
-        device_authorization.note_invalid(error, current.user.id if current else None)
+        device_authorization.record_invalid(error, current.user.id if current else None)
         return None
     return PendingRequest({"client_id": device.client_id, USER_CODE: code})
 

@@ -43,7 +43,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9._-]{1,40}(?:/[A-Za-z0-9._-]{1,19})?")
 
 
 class DeviceAuthorizationEndpoint(AuthlibDeviceAuthorizationEndpoint):
-    """One for each request: Authlib hands its parameters on, but not all that is stored."""
+    """Made for each request: Authlib passes the scope on to be stored, and no other parameter."""
 
     CLIENT_AUTH_METHODS = client_authentication.METHODS
     EXPIRES_IN = 600
@@ -54,8 +54,10 @@ class DeviceAuthorizationEndpoint(AuthlibDeviceAuthorizationEndpoint):
         self.request = request
 
     def authenticate_client(self, request: ProtocolRequest) -> RegisteredClient:
-        """Also judge the request: Authlib asks neither whether the client may use the grant, nor
-        whether it may have what it asks for.
+        """Authenticate the client, and validate its request.
+
+        Authlib checks neither that the client may use the grant, nor that it may have the scopes
+        and resources of the request.
         """
         client = client_authentication.authenticate(
             request,
@@ -121,9 +123,9 @@ def _digests(code: str) -> list[str]:
 def parse(
     request: ProtocolRequest, scope: str | None, resource: str | None
 ) -> AuthorizationRequest:
-    """Judge what a device asks for, as the authorization endpoint does. Raises `OAuth2Error`.
+    """Validate the request of a device, as the authorization endpoint does. Raises `OAuth2Error`.
 
-    The person is always asked: nobody but them knows whose device it is.
+    Users are always asked: only they know whose device it is.
     """
     client = request.client
     sent = {"scope": scope, "resource": resource}
@@ -167,10 +169,10 @@ class InvalidUserCode(Exception):
         self.reason = because(reason)
 
 
-def note_invalid(
+def record_invalid(
     error: InvalidUserCode, user_id: UUID | None, client_id: str | None = None
 ) -> None:
-    """Note a code that no device waits for; `client_id`: of the device that did."""
+    """Record a code that no device waits for; `client_id`: that of a device that did wait."""
     event = Event.DEVICE_CODE_FAILED
     refusals.record(
         event,
@@ -199,7 +201,7 @@ def find(connection: Connection, user_code: str) -> WaitingDevice:
 
 
 def resolve(request: ProtocolRequest) -> DeviceRequest:
-    """Find the device of a waiting request, and judge what it asks for.
+    """Find the device of a waiting request, and validate what it asks for.
 
     Raises `InvalidUserCode` and `OAuth2Error`.
     """
