@@ -24,6 +24,7 @@ from sso.ratelimit import limiting, storage
 from sso.services import clients
 from sso.store import expired, refusals
 from tests.conftest import Clock, Statements
+from tests.endpoints.test_statements import ONE_TO_WRITE
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of
 from tests.support.devices import PAGE, Device, enter, make_device
 from tests.support.events import events
@@ -32,6 +33,7 @@ from tests.support.factories import make_api, make_client, make_user
 from tests.support.mailbox import Mailbox, text_of
 from tests.support.proofs import DPoP
 from tests.support.second_factors import code_of, confirm_by_code, enrol_totp
+from tests.support.signing import make_keyed_client
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 API = "https://api.example.com"
@@ -138,6 +140,22 @@ def test_confidential_clients_authenticate(app: Flask) -> None:
     assert device.ask(client_secret=None).status_code == 401
     basic = device.ask(device.basic(), client_id=None, client_secret=None)
     assert basic.status_code == 200
+
+
+def test_clients_with_a_key(app: Flask, browser: Browser, user: User) -> None:
+    bank = make_keyed_client(app, grant_types=[AUTHORIZATION_CODE, DEVICE_CODE])
+    endpoint = "/oauth2/device_authorization"
+    of_endpoint = bank.assertion(aud=ISSUER + endpoint)
+    form = {**bank.credentials(), "client_assertion": of_endpoint, "scope": "openid"}
+    assert bank.post(endpoint, form).status_code == 200
+    again = bank.post(endpoint, form)  # an assertion counts once
+    assert (again.status_code, again.get_json()["error"]) == (401, "invalid_client")
+    codes = bank.post(endpoint, {**bank.credentials(), "scope": "openid"}).get_json()
+    enter(browser, codes["user_code"])
+    browser.allow()
+    poll = {"grant_type": DEVICE_CODE, "device_code": codes["device_code"]}
+    assert bank.post("/oauth2/token", poll).status_code == 401
+    assert bank.post("/oauth2/token", {**poll, **bank.credentials()}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -480,6 +498,21 @@ def test_a_poll_is_one_statement(
     with statements() as seen:
         assert tv.error() == "authorization_pending"
     assert (len(seen), seen.commits) == (1, 0)
+
+
+def test_an_exchange_is_no_more_than_that_of_a_code(
+    tv: Device,
+    browser: Browser,
+    user: User,
+    statements: Callable[[], AbstractContextManager[Statements]],
+) -> None:
+    tv.approve(browser)  # the key ring is read once
+    tv.ask()
+    enter(browser, tv.user_code)
+    browser.allow()
+    with statements() as seen:
+        assert tv.poll().status_code == 200
+    assert (len(seen), seen.commits) == ONE_TO_WRITE
 
 
 def test_what_is_wrong_with_a_poll(app: Flask, tv: Device) -> None:
