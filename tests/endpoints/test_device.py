@@ -19,6 +19,7 @@ from sso.crypto import user_codes
 from sso.extensions import db
 from sso.i18n.languages import LANGUAGES
 from sso.jobs.upkeep import purge
+from sso.metrics.server import Counters
 from sso.models import Client, DeviceCode, Grant, Refusal, User
 from sso.ratelimit import limiting, storage
 from sso.services import clients
@@ -700,3 +701,11 @@ def test_a_disabled_client(app: Flask, tv: Device, browser: Browser, user: User)
     page = browser.allow()
     assert "This code is wrong or has expired." in page.html
     assert tv.error() == "invalid_client"
+
+
+def test_polls_are_counted_by_their_outcome() -> None:
+    counters = Counters()
+    for error in ("authorization_pending", "slow_down", "expired_token", "access_denied", None):
+        counters.token_request(DEVICE_CODE, error)
+        labels = {"grant": "device_code", "outcome": error or "ok"}
+        assert counters.registry.get_sample_value("sso_token_requests_total", labels) == 1
