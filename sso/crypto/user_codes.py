@@ -1,7 +1,7 @@
 """User codes of devices (RFC 8628 §6.1): made, read as people type them, and stored as digests.
 
-Twenty consonants make 34 bits in eight letters. That is enough to guess against a limit, and too
-little for a plain digest: whoever reads the database could try them all. So the digest has a key.
+Eight of twenty consonants have 34 bits. That is enough where guessing is limited, but not for a
+plain digest: whoever reads the database could try all codes. So the digest is keyed.
 """
 
 import secrets

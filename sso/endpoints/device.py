@@ -1,7 +1,7 @@
 """The page for devices (RFC 8628 §3.3): it asks for the code, then whether to sign the device in.
 
-A code that is right becomes a waiting request, as at the authorization endpoint: sign-in and second
-factor are the same steps, and come back here. Nothing is approved but by the last page's button.
+A correct code becomes a pending request, as at the authorization endpoint. Sign-in and second
+factor are the same steps, and return here. Only the button of the last page approves anything.
 """
 
 from flask import request
@@ -32,7 +32,7 @@ _DONE = ("approved", "denied")
 
 
 def device() -> Response:
-    """Asks for the code that a device shows, then whether the device may be signed in."""
+    """Ask for the code of a device, then whether to sign the device in (RFC 8628)."""
     if request.method == "GET" and request.args.get("done") in _DONE:
         return page.render("device_done.html", is_approved=request.args["done"] == "approved")
     pending = page.pending_request()
@@ -73,7 +73,7 @@ def _enter_code() -> Response:
 
 
 def _find(text: str, current: CurrentSession | None) -> PendingRequest | None:
-    """Find the device that shows this code, as a waiting request; note a wrong code."""
+    """Return the pending request of the device with this code; record a wrong code."""
     code = user_codes.read(text)
     try:
         if code is None:
@@ -92,7 +92,7 @@ def _ask(
     step: decision.AskConsent,
     pending: PendingRequest,
 ) -> Response:
-    """Show what the device wants and where its request came from, and do what is decided."""
+    """Show what the device requests and where it asked from; carry out the user's decision."""
     waiting, owner, form, error = validated.grant, validated.owner, ConsentForm(), None
     assert isinstance(waiting, DeviceRequest)
     assert owner

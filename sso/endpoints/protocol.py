@@ -186,7 +186,7 @@ def pushed_request() -> Response:
 
 
 def device_authorization_request() -> Response:
-    """Device authorization endpoint: gives a device the codes by which a person signs it in."""
+    """Device authorization endpoint: issue the codes by which a user signs a device in."""
     server = authorization_server()
     try:
         request = form_request(DEVICE_FIELDS, repeatable=REPEATABLE)

@@ -13,10 +13,9 @@ from sso.models.grants import Grant
 
 
 class DeviceCode(Base):
-    """A device that waits for a person; the used row stays until it is purged, as a code's does.
+    """A device that waits for a user; the used row stays until it is purged, so that reuse is seen.
 
-    `scope` and `resource` are those of the request. Its answer is `answered_at`, with the grant if
-    the person allowed it.
+    `scope` and `resource` are those of the request. `answered_at` without a grant is a refusal.
     """
 
     __tablename__ = "device_codes"
@@ -29,7 +28,7 @@ class DeviceCode(Base):
     )
     scope: Mapped[str | None] = mapped_column(Text)
     resource: Mapped[str | None] = mapped_column(Text)
-    # Where the request came from, for the person to compare.
+    # The origin of the request, shown to the user.
     address: Mapped[str] = mapped_column(String(45))
     program: Mapped[str] = mapped_column(String(60))
     # Seconds between two polls; longer for a device that polls too often.

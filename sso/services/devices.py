@@ -1,4 +1,4 @@
-"""Devices that people sign in (RFC 8628 §3.3): each is allowed or refused once."""
+"""Approve or refuse a device that waits for a user (RFC 8628 §3.3)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,10 +27,10 @@ def approve(
     allowed: Sequence[str],
     declined: Sequence[str],
 ) -> bool:
-    """Let a device act for a user: remember the consent, store the grant, and tell the user.
+    """Approve a device: remember the consent, store the grant, and notify the user.
 
-    Return False if the device was answered before or has expired, or if what was shown to the user
-    has changed meanwhile: the client, the user, the session. The caller then rolls back.
+    Return False if the device was answered before or has expired, or if the client, the user or the
+    session has changed since the page was shown. The caller then rolls back.
     """
     connection = database.session_connection()
     versions = approvals.Seen(client.updated_at, owner.user_seen, None)

@@ -1,7 +1,7 @@
-"""Statements about devices that wait for a person (RFC 8628).
+"""Statements about devices that wait for a user (RFC 8628).
 
-A poll is one statement, which writes nothing: it finds the client, the device code, and what a
-person has approved. An answer and a redemption count once, by one UPDATE each.
+A poll is one statement that only reads: it finds the client, the device code, and the grant that a
+user has approved. An answer and a redemption each count once, by one UPDATE.
 """
 
 from collections.abc import Sequence
@@ -110,7 +110,7 @@ def find_with_client(
 
 @dataclass(frozen=True)
 class WaitingDevice:
-    """A device as the person sees it who has typed its user code."""
+    """A device, for the page on which a user approves or refuses it."""
 
     digest: str
     client_id: str

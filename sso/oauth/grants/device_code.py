@@ -42,11 +42,11 @@ _CAUSES = {
 
 
 class DeviceCodeGrant(AuthlibDeviceCodeGrant):
-    """Exchanges a device code for tokens, once a person has approved it; the endpoint commits.
+    """Exchanges a device code for tokens, once a user has approved it; the endpoint commits.
 
-    Authlib's `validate_device_credential` decides which of the errors of polling is answered. Its
-    `validate_token_request` would tell a stranger's device code from an unknown one, and would take
-    a code any number of times.
+    Authlib's `validate_device_credential` chooses the error of a poll. Its `validate_token_request`
+    is replaced: it distinguishes another client's device code from an unknown one, and accepts a
+    code any number of times.
     """
 
     request: ProtocolRequest
