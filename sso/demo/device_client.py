@@ -87,10 +87,12 @@ def show(codes: Mapping[str, Any], as_json: bool) -> None:
     """Print where to sign the device in, and the code to enter there."""
     public = {name: codes[name] for name in ("user_code", "verification_uri_complete")}
     if not as_json:
-        click.echo("  A device wants to be signed in. Scan this with a phone,\n")
+        click.echo(
+            "  A device wants to be signed in. On a server of yours, a phone can scan this:\n"
+        )
         segno.make(codes["verification_uri_complete"]).terminal(sys.stdout, compact=True)
     _say(
-        f"\n  or open {codes['verification_uri']}\n  and enter {codes['user_code']}\n",
+        f"\n  Here, open {codes['verification_uri']}\n  and enter {codes['user_code']}\n",
         public,
         as_json,
     )

@@ -83,7 +83,7 @@ def test_the_qr_code_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
     )
     printed = capsys.readouterr().out
     assert "\u2588" in printed or "\u2580" in printed
-    assert "or open http://localhost:5000/device\n  and enter BCDF-GHJK" in printed
+    assert "open http://localhost:5000/device\n  and enter BCDF-GHJK" in printed
 
 
 def ask_for_a_new_password(told: dict[str, str]) -> None:
