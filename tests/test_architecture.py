@@ -227,9 +227,10 @@ def test_variables_are_named_after_what_they_hold(path: Path) -> None:
 
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
-    *("api_tokens", "apis", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
-    *("ldap", "oidc", "outbox", "people", "preview", "refusals", "settings", "sign_in", "tokens"),
-    *("apis", "own_apis", "resources", "service_tokens", "users", "webhooks", "worker"),
+    *("api_tokens", "apis", "clients", "devices", "dpop", "factors", "grants", "groups"),
+    *("identities", "keys", "ldap", "oidc", "outbox", "own_apis", "people", "preview", "refusals"),
+    *("resources", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
+    "worker",
 }
 PAIRS = {
     "command": "the command of a package, and what it runs",
@@ -301,6 +302,7 @@ def test_the_migrations_form_one_line() -> None:
 ADDRESSES = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
     f"{BASE}/oauth2/par": {"POST"},
+    f"{BASE}/oauth2/device_authorization": {"POST"},
     f"{BASE}/oauth2/token": {"POST"},
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},
     f"{BASE}/oauth2/jwks": {"GET"},
@@ -321,6 +323,7 @@ ADDRESSES = {
     f"{BASE}/second-factor": {"GET", "POST"},
     f"{BASE}/sign-out": {"GET", "POST"},
     f"{BASE}/consent": {"GET", "POST"},
+    f"{BASE}/device": {"GET", "POST"},
     f"{BASE}/account": {"GET", "POST"},
     f"{BASE}/account/email": {"GET", "POST"},
     f"{BASE}/forgotten-password": {"GET", "POST"},

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -17,11 +17,12 @@ from sqlalchemy import event as on
 from sqlalchemy import select
 
 import sso.services
-from sso import audit, clock
+from sso import audit, clock, database
 from sso.config import images
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
+from sso.flow.request import AuthorizationRequest
 from sso.imports.person import Person
 from sso.mfa import passkeys, policy, totp
 from sso.models import (
@@ -47,6 +48,7 @@ from sso.services import (
     connections,
     credentials,
     declared_accounts,
+    devices,
     group_editing,
     groups,
     identities,
@@ -63,9 +65,12 @@ from sso.services import (
 from sso.services.authentication import Browser
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
+from sso.store import devices as stored_devices
 from sso.store import factors, users
 from sso.store import keys as stored_keys
-from sso.store.sessions import CurrentSession
+from sso.store.clients import RegisteredClient
+from sso.store.devices import NewDevice, WaitingDevice
+from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.upstream.identity import UpstreamIdentity
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.logos import PNG
@@ -115,6 +120,42 @@ class World:
         db.session.add(session)
         db.session.flush()
         return session
+
+    @property
+    def registered(self) -> RegisteredClient:
+        client = stored_clients.find_enabled(database.session_connection(), self.client_id)
+        assert client
+        return client
+
+    @property
+    def owner(self) -> ResourceOwner:
+        db.session.flush()
+        names = [field.name for field in fields(ResourceOwner)]
+        values = {
+            name: getattr(self.session, name) for name in names if hasattr(self.session, name)
+        }
+        return ResourceOwner(
+            **{**values, "session_id": self.session.id, "groups": [], "locale": None},
+            user_seen=self.user.updated_at,
+            consent=None,
+        )
+
+    @property
+    def device(self) -> WaitingDevice:
+        now = clock.now()
+        new = NewDevice(
+            "digest", "user code", self.client_id, "openid", None, "192.0.2.7", "tv/1", 5, now,
+            now + timedelta(minutes=10),
+        )  # fmt: skip
+        connection = database.session_connection()
+        assert stored_devices.add(connection, new)
+        device = stored_devices.find_waiting(connection, ["user code"])
+        assert device
+        return device
+
+    @property
+    def asked(self) -> AuthorizationRequest:
+        return AuthorizationRequest(self.client_id, "", "", "openid", clock.now())
 
     def link(self, purpose: str) -> str:
         """The secret of a link for this purpose."""
@@ -308,6 +349,9 @@ CASES = [
     plain(connections.setup, "", lambda w: w.installed(), GRAFANA, BASE_URL),
     act(revocation.remember_consent, "consent_given", "", of("user.id"), of("client_id"),
         ["openid"], []),
+    act(devices.approve, "consent_given device_approved", "device_added", user,
+        of("owner"), of("registered"), of("device"), of("asked"), ["openid"], []),
+    act(devices.deny, "device_denied", "", user, of("device")),
     act(revocation.deny_consent, "consent_denied", "", of("user.id"), of("client_id")),
     act(revocation.withdraw_consent, "consent_withdrawn", "", of("user.id"), of("client_id")),
     plain(preview.make, "", of("client_id"), user),
@@ -459,6 +503,7 @@ CASES = [
     plain(notifications.account_deleted, "account_deleted", user),
     plain(notifications.password_changed, "password_changed", user),
     plain(notifications.new_browser, "new_browser", user, of("session")),
+    plain(notifications.device_added, "device_added", user, "Books", "tv/1", "192.0.2.7"),
     plain(notifications.factor_added, "factor_added", user, "Key"),
     plain(notifications.factor_removed, "factor_removed", user, "Key"),
     plain(notifications.identity_added, "identity_added", user, "Corp", "dana@corp.example"),

@@ -47,6 +47,8 @@ class Event(StrEnum):
     CONSENT_GIVEN = "consent_given"
     CONSENT_WITHDRAWN = "consent_withdrawn"
     DATABASE_COPIED = "database_copied"
+    DEVICE_APPROVED = "device_approved"
+    DEVICE_DENIED = "device_denied"
     EMAIL_CHANGE_ASKED = "email_change_asked"
     EMAIL_CHANGED = "email_changed"
     EMAIL_VERIFIED = "email_verified"
@@ -114,6 +116,8 @@ class Event(StrEnum):
     AUTHORIZATION_REFUSED = "authorization_refused", _ANYWAY
     CLIENT_AUTHENTICATION_FAILED = "client_authentication_failed", _ANYWAY
     CSRF_REFUSED = "csrf_refused", _ANYWAY
+    DEVICE_AUTHORIZATION_REFUSED = "device_authorization_refused", _ANYWAY
+    DEVICE_CODE_FAILED = "device_code_failed", _ANYWAY
     EMAIL_CHANGE_FAILED = "email_change_failed", _ANYWAY
     END_SESSION_REFUSED = "end_session_refused", _ANYWAY
     ENROLMENT_CODE_FAILED = "enrolment_code_failed", _ANYWAY
@@ -141,6 +145,14 @@ class Event(StrEnum):
     CONSENT_GIVEN_LIMITED = "consent_given_limited", _ANYWAY
     CONSENT_WITHDRAWN_LIMITED = "consent_withdrawn_limited", _ANYWAY
     CSRF_REFUSED_LIMITED = "csrf_refused_limited", _ANYWAY
+    DEVICE_APPROVED_LIMITED = "device_approved_limited", _ANYWAY
+    DEVICE_AUTHORIZATION_REFUSED_LIMITED = "device_authorization_refused_limited", _ANYWAY
+    DEVICE_CODE_BY_ANYONE_LIMITED = "device_code_by_anyone_limited", _ANYWAY
+    DEVICE_CODE_FAILED_LIMITED = "device_code_failed_limited", _ANYWAY
+    DEVICE_CODE_LIMITED = "device_code_limited", _ANYWAY
+    DEVICE_DENIED_LIMITED = "device_denied_limited", _ANYWAY
+    DEVICE_REQUEST_BY_ANYONE_LIMITED = "device_request_by_anyone_limited", _ANYWAY
+    DEVICE_REQUEST_LIMITED = "device_request_limited", _ANYWAY
     DIRECTORY_LIMITED = "directory_limited", _ANYWAY
     EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
     END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
@@ -188,6 +200,6 @@ WEBHOOK_EVENTS = (
     Event.FACTOR_ADDED, Event.FACTOR_REMOVED, Event.FACTORS_RESET,
     Event.IDENTITY_LINKED, Event.IDENTITY_UNLINKED,
     Event.SIGNED_IN, Event.SESSION_ENDED,
-    Event.CONSENT_GIVEN, Event.CONSENT_WITHDRAWN,
+    Event.CONSENT_GIVEN, Event.CONSENT_WITHDRAWN, Event.DEVICE_APPROVED,
     Event.TOKEN_REVOKED, Event.CODE_REUSED, Event.REFRESH_TOKEN_REUSED,
 )  # fmt: skip

@@ -33,7 +33,7 @@ from sso.process.program import COMMAND
 from sso.services import checks, clients, groups
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
-from sso.store import grants, outbox, service_tokens
+from sso.store import devices, grants, outbox, service_tokens
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -315,9 +315,10 @@ def show(client_id: str, as_json: bool) -> None:
     """Show an application's registration, its newest grants, and how many tokens it has."""
     client = find_client(client_id)
     count, newest = grants.live_at(client.client_id, limit=_SHOWN_GRANTS)
+    programs = devices.programs_of([grant.id for grant in newest])
     more = {
         "live_grants": count,
-        "newest_grants": [_grant(grant) for grant in newest],
+        "newest_grants": [_grant(grant, programs.get(grant.id)) for grant in newest],
         "logout_tokens_waiting": outbox.logouts_waiting_for(client.client_id),
     }
     counts = ["live_grants", "logout_tokens_waiting"]
@@ -335,8 +336,8 @@ def show(client_id: str, as_json: bool) -> None:
     if newest:
         print_line()
         print_table(
-            ("USER", "SCOPE", "SESSION", "SINCE"),
-            [(g.user.email, g.scope, g.sid, g.created_at) for g in newest],
+            ("USER", "SCOPE", "SESSION", "DEVICE", "SINCE"),
+            [(g.user.email, g.scope, g.sid, programs.get(g.id), g.created_at) for g in newest],
         )
 
 
@@ -469,11 +470,12 @@ def view(client: Client) -> dict[str, Any]:
     }
 
 
-def _grant(grant: Grant) -> dict[str, Any]:
+def _grant(grant: Grant, device: str | None) -> dict[str, Any]:
     return {
         "user": grant.user.email,
         "scope": grant.scope,
         "sid": grant.sid,
+        "device": device,
         "since": iso(grant.created_at),
     }
 

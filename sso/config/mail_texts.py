@@ -167,6 +167,22 @@ TEXTS = {
             _NOT_YOU,
         ),
     ),
+    "device_added": Text(
+        N_("A device was signed in to your account"),
+        (
+            N_(
+                   "You allowed {client} on a device to use your account at {service}, at {time}. "
+                   "The request came from the IP address {network}, by this program: {program}."
+               ),
+            N_("If this was you, you do not need to do anything."),
+            N_(
+                   "If this was not you, withdraw the access of {client} on your account page "
+                   "now, and set a new password there."
+               ),
+        ),
+        N_("Go to your account"),
+        "/account",
+    ),
     "factor_added": Text(
         N_("A second factor was added to your account"),
         (N_("A second factor was added to your account at {service}: {factor}."), _NOT_YOUR_FACTOR),

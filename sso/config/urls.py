@@ -19,6 +19,7 @@ DOCTOR_DOMAIN = "sso-doctor.example"
 ENDPOINTS = {
     "authorization": "/oauth2/authorize",
     "pushed_authorization_request": "/oauth2/par",
+    "device_authorization": "/oauth2/device_authorization",
     "token": "/oauth2/token",
     "userinfo": "/oauth2/userinfo",
     "jwks": "/oauth2/jwks",

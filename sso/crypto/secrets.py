@@ -91,6 +91,7 @@ def _fernet(secret_keys: SecretKeys, purpose: str) -> MultiFernet:
 AUTHORIZATION_CODE = "sso_ac_"
 REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
 CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
+DEVICE_CODE = "sso_dc_"
 SESSION = "sso_sid_"
 MAIL = "sso_ml_"
 REQUEST_URI = "sso_par_"

@@ -22,6 +22,8 @@ from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from sso import INSTANCE, audit, create_app
+from sso.config.auth_methods import NO_AUTH_METHOD
+from sso.demo import device_client
 from sso.demo.application import create_sample_application
 from sso.extensions import db
 from sso.jobs import worker
@@ -66,21 +68,22 @@ class _Quiet(WSGIRequestHandler):
     default=INSTANCE / "demo",
     help="Folder of its data.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
-def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> None:
+@click.option("--device", is_flag=True, help="Show the code of a device as well, to sign it in.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def demo_command(port: int, client_port: int, folder: Path, device: bool, as_json: bool) -> None:
     """Start a demo: server, user and sample application."""
     with _only_one(folder):
-        _run(port, client_port, folder, as_json)
+        _run(port, client_port, folder, device, as_json)
 
 
-def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
+def _run(port: int, client_port: int, folder: Path, device: bool, as_json: bool) -> None:
     server_port = _free_port(port)
     sample_port = _free_port(client_port, but=server_port)
     base_url = f"http://{HOST}:{server_port}/api/auth"
     server = create_app({"SSO_BASE_URL": base_url, "SSO_SIGN_UP": "open"}, folder.absolute())
     home = f"http://{HOST}:{sample_port}/"
     logging.disable(logging.INFO)  # that the demo's own user and client were created is no news
-    client_id, client_secret, password = _prepare(server, home)
+    client_id, client_secret, password, device_id = _prepare(server, home)
     logging.disable(logging.NOTSET)
     sample = create_sample_application(
         issuer=base_url,
@@ -93,6 +96,9 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     threading.Thread(target=worker.run, args=(server, stop), daemon=True).start()
     running = [*_serve(server, server_port), *_serve(sample, sample_port)]
     _announce(Demo(home, EMAIL, password, base_url, str(folder)), as_json)
+    if device:
+        arguments = (base_url, device_id, stop, as_json)
+        threading.Thread(target=device_client.run, args=arguments, daemon=True).start()
     try:
         stop.wait()
         click.echo("\nThe demo has ended.", err=True)
@@ -116,10 +122,10 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
+def _prepare(server: Flask, home: str) -> tuple[str, str, str, str]:
     """Create what is missing, and a new password and client secret.
 
-    Return the client's ID, its secret, and the user's password.
+    Return the client's ID, its secret, the user's password, and the ID of the sample device.
     """
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
@@ -146,8 +152,17 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
             "home_url": home,
         }
         client, secret = clients.register(audit.SYSTEM, metadata)
+        device, _ = clients.register(
+            audit.SYSTEM,
+            {
+                "client_name": "Sample device",
+                "token_endpoint_auth_method": NO_AUTH_METHOD,
+                "grant_types": [device_client.DEVICE_CODE, "refresh_token"],
+                "scope": device_client.SCOPE,
+            },
+        )
         db.session.commit()
-        return client.client_id, secret, password
+        return client.client_id, secret, password, device.client_id
 
 
 def _serve(app: Flask, port: int) -> list[BaseWSGIServer]:

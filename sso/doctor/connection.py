@@ -224,6 +224,9 @@ def _push(client: Client, parameters: Mapping[str, str]) -> str:
 
 
 def _sign_in(client: Client) -> Findings:
+    if not client.redirect_uris:
+        yield skipped("sign-in", "no browser comes back to it: it has no redirect URI")
+        return
     callback, groups = client.redirect_uris[0], client.groups[:1]
     must_push = client.requires_par or client.request_object_signing_alg
     doctor = audit.operator(by="doctor")

@@ -35,8 +35,9 @@ from sso.ratelimit import device_cookie
 from sso.services import accounts, credentials, revocation, roles
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
-from sso.store import apis, clients, factors, grants, sessions, users
+from sso.store import apis, clients, devices, factors, grants, sessions, users
 from sso.store import identities as stored
+from sso.store.devices import SignedInDevice
 from sso.store.grants import Access
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
@@ -95,6 +96,7 @@ def _page(
         identities=_identities(user),
         this_session=current.session.id,
         accesses=_accesses(user),
+        devices=_devices(user),
         form=password_form,
         name_form=name_form,
         opened=request.args.get("open"),
@@ -125,6 +127,14 @@ def _accesses(user: User) -> list[tuple[Access, list[str]]]:
     identifiers = {name for access in accesses for name in identifiers_in(access.scope)}
     by_identifier = apis.with_identifiers(identifiers) if identifiers else {}
     return [(access, _titles(access.scope, by_identifier)) for access in accesses]
+
+
+def _devices(user: User) -> Mapping[str, list[SignedInDevice]]:
+    """Return the devices with access by the client ID of their application."""
+    by_client: dict[str, list[SignedInDevice]] = {}
+    for device in devices.of_user(user.id):
+        by_client.setdefault(device.client_id, []).append(device)
+    return by_client
 
 
 def _titles(scope: str, by_identifier: Mapping[str, Api]) -> list[str]:
@@ -304,6 +314,8 @@ WORDS: Mapping[Event, str] = {
             Event.CONSENT_GIVEN,
             Event.CONSENT_DENIED,
             Event.CONSENT_WITHDRAWN,
+            Event.DEVICE_APPROVED,
+            Event.DEVICE_DENIED,
             Event.PASSWORD_CHANGED,
             Event.PASSWORD_CHANGE_FAILED,
             Event.PASSWORD_SET,

@@ -22,10 +22,11 @@ from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Reason
 from sso.flow.request import ONE_FACTOR, PARAMETERS, REPEATABLE, AuthorizationRequest
 from sso.i18n import languages
-from sso.oauth import authorization_request, authorization_server
+from sso.oauth import authorization_request, authorization_server, device_authorization
 from sso.oauth import response as oauth_response
 from sso.oauth.authorization import Overtaken
 from sso.oauth.authorization_request import SignedRequest
+from sso.oauth.device_authorization import DeviceRequest
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
@@ -40,7 +41,7 @@ from sso.web.pending_request import PendingRequest
 class Validated(NamedTuple):
     """A valid authorization request; `owner` is signed in in its browser."""
 
-    grant: AuthorizationCodeGrant
+    grant: AuthorizationCodeGrant | DeviceRequest
     client: RegisteredClient
     waiting: PendingRequest
     owner: ResourceOwner | None
@@ -58,6 +59,8 @@ def authorize() -> Response:
         return oauth_response.invalid_page(str(error))
     if waiting is None:
         return stale()
+    if device_authorization.is_of_device(waiting.parameters):
+        return to_step("pages.device", waiting)
     context.key_ring().refresh()
     signed = authorization_request.examine_request_object(waiting.parameters)
     with transaction.begin() as changes:
@@ -89,6 +92,8 @@ def validate(
     waiting: PendingRequest, connection: Connection, signed: SignedRequest | None = None
 ) -> Validated | Response:
     """Validate a request as if it arrived now; return an error page or redirect on a fault."""
+    if device_authorization.is_of_device(waiting.parameters):
+        return _validate_device(waiting, connection)
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     protocol_request.connection = connection
@@ -113,17 +118,7 @@ def validate(
     except OAuth2Error as error:
         return server.handle_error_response(protocol_request, error)
     if waiting.asked_at is not None:
-        protocol_request.authorization_request = replace(
-            protocol_request.asked,
-            resumed=True,
-            asked_at=waiting.asked_at,
-            signed_in_at=waiting.signed_in_at,
-            consented_at=waiting.consented_at,
-            selected=waiting.selected,
-            selected_at=waiting.selected_at,
-            denied=waiting.denied,
-            turned_away=waiting.turned_away,
-        )
+        protocol_request.authorization_request = _resumed(protocol_request.asked, waiting)
     else:
         sent_parameters = protocol_request.payload.data
         kept_parameters = (
@@ -132,6 +127,38 @@ def validate(
         waiting = PendingRequest(kept_parameters, protocol_request.asked.asked_at)
         _record_dropped(sent_parameters.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
+
+
+def _resumed(asked: AuthorizationRequest, waiting: PendingRequest) -> AuthorizationRequest:
+    """Return the request with what our steps have found out since it came in."""
+    return replace(
+        asked,
+        resumed=True,
+        asked_at=waiting.asked_at or asked.asked_at,
+        signed_in_at=waiting.signed_in_at,
+        consented_at=waiting.consented_at,
+        selected=waiting.selected,
+        selected_at=waiting.selected_at,
+        denied=waiting.denied,
+        turned_away=waiting.turned_away,
+    )
+
+
+def _validate_device(waiting: PendingRequest, connection: Connection) -> Validated | Response:
+    """As `validate`, for a device; if it no longer waits, another code is asked for."""
+    protocol_request = ProtocolRequest(waiting.parameters)
+    protocol_request.connection = connection
+    client_id = waiting.parameters.get("client_id", "")
+    protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
+    try:
+        grant = device_authorization.resolve(protocol_request)
+    except device_authorization.InvalidUserCode as error:
+        device_authorization.record_invalid(error, owner.user_id if owner else None, client_id)
+        return to_device(problem="code")
+    except OAuth2Error as error:
+        return authorization_server().handle_error_response(protocol_request, error)
+    protocol_request.authorization_request = _resumed(protocol_request.asked, waiting)
+    return Validated(grant, protocol_request.client, waiting, owner, connection)
 
 
 def decide(validated: Validated) -> decision.Decision:
@@ -172,6 +199,11 @@ def resume(waiting: PendingRequest) -> Response:
 def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
     """Redirect the browser to a step, or back, with the signed request."""
     return redirect(url_for(endpoint, resume=pending_request.sign(waiting), **more), 303)
+
+
+def to_device(**result: Any) -> Response:
+    """Send the browser to the page that asks for the code of a device."""
+    return redirect(url_for("pages.device", **result), 303)
 
 
 def stale(
@@ -237,6 +269,7 @@ def _use(validated: Validated, moment: datetime) -> bool:
 
 def _answer(validated: Validated, decided: decision.Decision) -> Response:
     server, grant = authorization_server(), validated.grant
+    assert isinstance(grant, AuthorizationCodeGrant)
     # If the next step turns the user away again, they see that page again.
     waiting = replace(validated.waiting, turned_away=False)
     if isinstance(decided, decision.Answer):
@@ -253,11 +286,16 @@ def _answer(validated: Validated, decided: decision.Decision) -> Response:
             decided.description, error=decided.error, redirect_uri=grant.redirect_uri
         )
         return server.handle_error_response(grant.request, error)
-    if isinstance(decided, decision.SignIn):
-        return _on(validated, "pages.sign_in", waiting)
-    if isinstance(decided, decision.SecondFactor):
-        return _on(validated, "pages.factors" if decided.enrol else "pages.second_factor", waiting)
-    return _on(validated, "pages.consent", waiting)
+    return _on(validated, endpoint_of(decided), waiting)
+
+
+def endpoint_of(step: decision.Step) -> str:
+    """Return the page of a step."""
+    if isinstance(step, decision.SignIn):
+        return "pages.sign_in"
+    if isinstance(step, decision.SecondFactor):
+        return "pages.factors" if step.enrol else "pages.second_factor"
+    return "pages.consent"
 
 
 def _on(validated: Validated, endpoint: str, waiting: PendingRequest) -> Response:

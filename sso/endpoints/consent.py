@@ -16,6 +16,7 @@ from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
 from sso.models import User
+from sso.oauth.device_authorization import is_of_device
 from sso.ratelimit import refusals
 from sso.services import revocation
 from sso.store.sessions import CurrentSession, ResourceOwner
@@ -55,8 +56,11 @@ def consent() -> Response:
     current = browser_session.current_session()
     if current is None or validated.owner is None:
         return authorize.resume(pending)
+    if is_of_device(pending.parameters):
+        return authorize.resume(pending)  # has a page of its own
     if isinstance(step, decision.Forbid):
-        return _forbidden(validated, current, pending, step.api)
+        back_url = url_for("pages.authorize", resume=sign(replace(pending, turned_away=True)))
+        return forbidden(validated, current, pending, step.api, back_url)
     if not isinstance(step, decision.AskConsent):
         # Already answered, in another tab or before using the back button.
         return authorize.resume(pending)
@@ -71,14 +75,14 @@ def consent() -> Response:
         destination=_destination(validated.grant.redirect_uri),
         is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
         user=current.user,
-        items=items(current.user, step.scopes, _declined(validated.owner)),
-        apis=api_items(apis, step.scopes, _declined(validated.owner)),
+        items=items(current.user, step.scopes, declined_of(validated.owner)),
+        apis=api_items(apis, step.scopes, declined_of(validated.owner)),
         offered=" ".join(sorted(step.scopes)),
         known=[
             *(item.title for item in items(current.user, step.known)),
             *(item.title for api in api_items(apis, step.known) for item in api.items),
         ],
-        switch_url=_switch_url(pending),
+        switch_url=switch_url(pending),
     )
 
 
@@ -146,16 +150,18 @@ def _decided(
     if form.decision.data != "allow":
         revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
+    given_at = revocation.remember_consent(audit.USER, user_id, client_id, *choice(form, step))
+    db.session.commit()
+    return authorize.resume(replace(pending, consented_at=given_at))
+
+
+def choice(form: ConsentForm, step: decision.AskConsent) -> tuple[list[str], list[str]]:
+    """Return the scopes that were allowed, and those that were unticked."""
     # Scopes that were added while the page was open are asked about on the next one.
     submitted = form.offered.data
     offered = step.scopes if submitted is None else step.scopes & frozenset(submitted.split())
     declined = form.unticked(offered) - scopes.NEEDED
-    allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-    given_at = revocation.remember_consent(
-        audit.USER, user_id, client_id, allowed, sorted(declined)
-    )
-    db.session.commit()
-    return authorize.resume(replace(pending, consented_at=given_at))
+    return sorted((offered | step.scopes & scopes.NEEDED) - declined), sorted(declined)
 
 
 def _destination(redirect_uri: str) -> str:
@@ -163,17 +169,22 @@ def _destination(redirect_uri: str) -> str:
     return parts.netloc if parts.scheme in ("http", "https") else parts.scheme
 
 
-def _declined(owner: ResourceOwner) -> frozenset[str]:
+def declined_of(owner: ResourceOwner) -> frozenset[str]:
+    """Return the scopes that somebody unticked before."""
     return frozenset(owner.consent.declined.split()) if owner.consent else frozenset()
 
 
-def _forbidden(
+def forbidden(
     validated: authorize.Validated,
     current: CurrentSession,
     pending: PendingRequest,
     api: str | None,
+    back_url: str | None,
 ) -> Response:
-    """Tell the user that they may not use the client, or an API that it asks for."""
+    """Tell the user that they may not use the client, or an API that it asks for.
+
+    `back_url`: the way back to the client; a device has none.
+    """
     event = Event.CLIENT_FORBIDDEN
     fault = (
         describe(Cause.NOT_A_MEMBER_OF_API, resource=api) if api else describe(Cause.NOT_A_MEMBER)
@@ -187,7 +198,6 @@ def _forbidden(
         error="access_denied",
         description=fault,
     )
-    back_url = url_for("pages.authorize", resume=sign(replace(pending, turned_away=True)))
     return page.render(
         "forbidden.html",
         status=403,
@@ -195,9 +205,10 @@ def _forbidden(
         api_name=validated.grant.request.apis[api].name if api else None,
         user=current.user,
         back_url=back_url,
-        switch_url=_switch_url(pending),
+        switch_url=switch_url(pending),
     )
 
 
-def _switch_url(pending: PendingRequest) -> str:
+def switch_url(pending: PendingRequest) -> str:
+    """Return the URL for signing in with another account."""
     return url_for("pages.sign_in", resume=sign(pending), another=1)

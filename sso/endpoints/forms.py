@@ -74,6 +74,12 @@ for _scope in SCOPES:
     setattr(ConsentForm, f"scope_{_scope}", BooleanField())
 
 
+class DeviceCodeForm(PageForm):
+    """The code that a device shows."""
+
+    user_code = _Text()
+
+
 class PasskeyForm(PageForm):
     """The form of `passkeys.js`: the credential, and the challenge of the page."""
 

@@ -223,9 +223,12 @@ def _has_unsent_form() -> bool:
     return is_form and forms.is_carried()
 
 
-def try_once(account: str) -> tuple[limiting.Attempt, int]:
-    """Begin an attempt; return it and the seconds to wait before it is allowed."""
-    attempt, wait = routing.ask(account)
+def try_once(account: str, rule: limiting.Guessing | None = None) -> tuple[limiting.Attempt, int]:
+    """Begin an attempt; return it and the seconds to wait before it is allowed.
+
+    `rule`: another one than the route's.
+    """
+    attempt, wait = limiting.ask(rule, account) if rule else routing.ask(account)
     if wait:
         db.session.commit()  # the audit events alone; no transaction waits
         concurrency.delay_refusal()

@@ -21,10 +21,17 @@ from sso.endpoints import api
 from sso.extensions import db
 from sso.flow import scopes, token_claims
 from sso.flow.request import REPEATABLE
-from sso.oauth import authorization_request, authorization_server, client_authentication, metadata
+from sso.oauth import (
+    authorization_request,
+    authorization_server,
+    client_authentication,
+    device_authorization,
+    metadata,
+)
 from sso.oauth.bearer import require_oauth
 from sso.oauth.request import (
     CLIENT_FIELDS,
+    DEVICE_FIELDS,
     PUSHED_FIELDS,
     TOKEN_FIELDS,
     TOKEN_HINT_FIELDS,
@@ -45,7 +52,9 @@ else:
 
 
 def token() -> Response:
-    """Token endpoint: exchange a code or a refresh token; give a service a token for itself.
+    """Token endpoint: exchange a code, a device code or a refresh token for tokens.
+
+    A service gets a token for itself.
 
     Tokens are sent after the commit; on an error, nothing is stored. A code is redeemed last, so
     that no stranger uses it up with a wrong verifier or URI. A revocation after reuse is committed,
@@ -81,7 +90,7 @@ def _record(request: ProtocolRequest) -> None:
             scope=token.scope or None,
         )
     if live_grant := request.live_grant:
-        first = request.payload.grant_type == "authorization_code"
+        first = request.payload.grant_type != "refresh_token"
         audit.event(
             Event.TOKENS_ISSUED if first else Event.TOKENS_REFRESHED,
             user=live_grant.user_id,
@@ -183,6 +192,23 @@ def pushed_request() -> Response:
             return refuse(request, error)
         changes.commit()
     return Response(json.dumps(answer), status=201, headers=default_json_headers)
+
+
+def device_authorization_request() -> Response:
+    """Device authorization endpoint: issue the codes by which a user signs a device in."""
+    server = authorization_server()
+    try:
+        request = form_request(DEVICE_FIELDS, repeatable=REPEATABLE)
+    except OAuth2Error as error:
+        refused: Response = server.handle_error_response(None, error)
+        return refused
+    client_authentication.examine_assertion(request, "device_authorization")
+    with transaction.begin() as changes:
+        request.connection = changes.connection
+        response = device_authorization.answer(server, request)
+        if response.status_code == 200:
+            changes.commit()
+    return response
 
 
 _ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"

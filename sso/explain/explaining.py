@@ -3,7 +3,17 @@
 import re
 from collections.abc import Sequence
 
-from sso.explain import apis, clients, pages, proofs, redirects, requests, services, tokens
+from sso.explain import (
+    apis,
+    clients,
+    devices,
+    pages,
+    proofs,
+    redirects,
+    requests,
+    services,
+    tokens,
+)
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 from sso.store import refusals
@@ -30,6 +40,9 @@ _CHECKS = (
     services.at_userinfo,
     proofs.pkce,
     proofs.dpop,
+    devices.user_code,
+    devices.polling,
+    devices.not_registered,
     tokens.narrowed,
     tokens.presented,
     clients.scope_of_userinfo,

@@ -3,6 +3,7 @@
 from enum import Enum
 
 from sso.audit.events import Event
+from sso.config.client_fields import DEVICE_CODE
 from sso.config.settings import Settings
 from sso.explain.case import Case, Explanation, command, named, sentences
 from sso.flow import scopes
@@ -83,6 +84,7 @@ def narrowed(case: Case) -> Explanation | None:
 
 class _Kind(Enum):
     CODE = Message("code")
+    OF_DEVICE = Message("device code")
     REFRESH_TOKEN = Message("refresh token")
     ACCESS_TOKEN = Message("access token")
 
@@ -90,7 +92,11 @@ class _Kind(Enum):
 def _kind_presented(case: Case) -> _Kind | None:
     if case.refusal.name == Event.ACCESS_TOKEN_REFUSED:
         return _Kind.ACCESS_TOKEN
-    kinds = {"authorization_code": _Kind.CODE, "refresh_token": _Kind.REFRESH_TOKEN}
+    kinds = {
+        "authorization_code": _Kind.CODE,
+        DEVICE_CODE: _Kind.OF_DEVICE,
+        "refresh_token": _Kind.REFRESH_TOKEN,
+    }
     return kinds.get(case["grant_type"]) if case["error"] == "invalid_grant" else None
 
 
@@ -101,6 +107,8 @@ def _too_late(kind: _Kind, settings: Settings) -> Message:
             "exchange it as soon as it arrives.",
             seconds=settings.authorization_code_lifetime,
         )
+    if kind is _Kind.OF_DEVICE:
+        return Message("A device code lives 10 minutes. Make the device request a new one.")
     if kind is _Kind.REFRESH_TOKEN:
         return Message(
             "A refresh token lives %(seconds)s s from its last use (SSO_REFRESH_TOKEN_LIFETIME). "
@@ -122,6 +130,12 @@ def _used(case: Case, kind: _Kind, at: str) -> Explanation:
         fix = Message(
             "A code works once. Look in the application for a callback that is loaded twice: a "
             "double click, a reload, a prefetch, or a retry after a time-out."
+        )
+    elif kind is _Kind.OF_DEVICE:
+        fix = Message(
+            "A device code works once. Make the device stop asking when it has its tokens, and ask "
+            "in one place at a time. If only one place had the device code, it may have been "
+            "stolen."
         )
     else:
         fix = Message(

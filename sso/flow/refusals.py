@@ -16,9 +16,11 @@ class Cause(StrEnum):
     ACR_NOT_REACHED = "acr_not_reached"
     ALL_SCOPES_WITHHELD = "all_scopes_withheld"
     ANOTHER_USER = "another_user"
+    AUTHORIZATION_PENDING = "authorization_pending"
     CLAIMS_NOT_JSON = "claims_not_json"
     CLAIMS_NOT_OBJECT = "claims_not_object"
     DENIED = "denied"
+    DEVICE_CODE_EXPIRED = "device_code_expired"
     INVALID_CLAIM = "invalid_claim"
     INVALID_CODE_CHALLENGE = "invalid_code_challenge"
     INVALID_CODE_CHALLENGE_METHOD = "invalid_code_challenge_method"
@@ -50,6 +52,7 @@ class Cause(StrEnum):
     RESOURCE_WITHDRAWN = "resource_withdrawn"
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
+    SLOW_DOWN = "slow_down"
     TOO_MANY_RESOURCES = "too_many_resources"
     TWO_ACCESS_TOKENS = "two_access_tokens"
     TWO_AUTHENTICATIONS = "two_authentications"
@@ -68,9 +71,11 @@ SENTENCES: dict[Cause, str] = {
     Cause.ANOTHER_USER: N_(
         "Another user is signed in than the request names, and prompt=none forbids a sign-in."
     ),
+    Cause.AUTHORIZATION_PENDING: "The user has not answered yet; ask again after the interval.",
     Cause.CLAIMS_NOT_JSON: N_("The parameter 'claims' is not JSON."),
     Cause.CLAIMS_NOT_OBJECT: N_("The parameter 'claims' is not a JSON object."),
     Cause.DENIED: N_("The user refused."),
+    Cause.DEVICE_CODE_EXPIRED: "The device code has expired; request a new one.",
     Cause.INVALID_CLAIM: N_("A claim in 'claims' is neither null nor a JSON object."),
     Cause.INVALID_CODE_CHALLENGE: N_("The 'code_challenge' is not 43 characters of base64url."),
     Cause.INVALID_CODE_CHALLENGE_METHOD: N_("The 'code_challenge_method' has to be S256."),
@@ -127,6 +132,9 @@ SENTENCES: dict[Cause, str] = {
     Cause.SESSION_ENDED: "The sign-in in which this was granted has ended.",
     Cause.SIGN_IN_TOO_OLD: N_(
         "The sign-in is older than max_age allows, and prompt=none forbids a new one."
+    ),
+    Cause.SLOW_DOWN: (
+        "The device polls too often; wait 5 seconds longer before this and each further request."
     ),
     Cause.TOO_MANY_RESOURCES: N_("The request names more than 10 resources."),
     Cause.TWO_ACCESS_TOKENS: N_("The access token is sent in two places; use one."),

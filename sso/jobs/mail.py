@@ -132,6 +132,8 @@ def _render(
         "account": _line(mail.details.get("account", "")) or "-",
         "browser": languages.browser_name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
+        "client": _line(mail.details.get("client", "")),
+        "program": _line(mail.details.get("program", "")) or "-",
         "time": times.moment(at, zone) if at else "",
         "until": times.moment(until, zone) if until else "",
     }

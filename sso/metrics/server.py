@@ -32,6 +32,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from sqlalchemy import event
 
+from sso.config.client_fields import DEVICE_CODE
 from sso.config.settings import Settings
 from sso.extensions import db
 from sso.metrics import gauges
@@ -40,12 +41,17 @@ from sso.observability import counters
 # The variable of prometheus_client: a folder that all processes of one server write to.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-GRANTS = frozenset({"authorization_code", "refresh_token", "client_credentials"})
+GRANTS = {
+    "authorization_code": "authorization_code",
+    "refresh_token": "refresh_token",
+    "client_credentials": "client_credentials",
+    DEVICE_CODE: "device_code",
+}
 TOKEN_ERRORS = frozenset(
     {
         "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client",
-        "unsupported_grant_type", "invalid_scope", "invalid_target",
-        "temporarily_unavailable", "server_error",
+        "unsupported_grant_type", "invalid_scope", "temporarily_unavailable", "server_error",
+        "invalid_target", "authorization_pending", "slow_down", "access_denied", "expired_token",
     }
 )  # fmt: skip
 SIGN_INS = {"signed_in": "success", "sign_in_failed": "failure"}
@@ -89,7 +95,7 @@ class Counters:
         # A rate needs a zero to begin with.
         for outcome in SIGN_INS.values():
             self.sign_ins.labels(outcome)
-        for grant in GRANTS:
+        for grant in GRANTS.values():
             self.tokens.labels(grant, "ok")
 
     def request(self, endpoint: str, method: str, status: int, seconds: float) -> None:
@@ -104,7 +110,7 @@ class Counters:
 
     def token_request(self, grant: str | None, error: str | None) -> None:
         outcome = "ok" if error is None else error if error in TOKEN_ERRORS else OTHER
-        self.tokens.labels(grant if grant in GRANTS else OTHER, outcome).inc()
+        self.tokens.labels(GRANTS.get(grant or "", OTHER), outcome).inc()
 
     def upstream(self, provider: str, outcome: str) -> None:
         self.upstream_sign_ins.labels(provider, outcome).inc()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
+    from sso.models.devices import DeviceCode as DeviceCode
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
     from sso.models.factors import TotpSecret as TotpSecret
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _TABLES = {
     "apis": ("Api",),
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
+    "devices": ("DeviceCode",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (
         "AuthorizationCode",

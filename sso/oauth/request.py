@@ -117,7 +117,8 @@ def form_request(
 CLIENT_FIELDS = ("client_id", "client_secret", "client_assertion", "client_assertion_type")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
-    "resource",
+    "resource", "device_code",
 )  # fmt: skip
+DEVICE_FIELDS = ("scope", "resource", *CLIENT_FIELDS)
 PUSHED_FIELDS = (*PARAMETERS, *CLIENT_FIELDS[1:])
 TOKEN_HINT_FIELDS = ("token", "token_type_hint", *CLIENT_FIELDS)

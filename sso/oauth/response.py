@@ -120,6 +120,15 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
     return invalid_page(_description(error), error.error, message, name)
 
 
+def is_no_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> bool:
+    """Return whether a device that polls is only told to wait (RFC 8628 §3.5).
+
+    That the interval has grown is noted: it does so few times for each device code.
+    """
+    has_grown = request is not None and request.keep_changes
+    return error.error in ("authorization_pending", "slow_down") and not has_grown
+
+
 def note_fault(fault: ParameterFault, client_id: str | None) -> None:
     """Note a request whose parameters cannot be read; so its client is only a guess."""
     event = Event.AUTHORIZATION_REFUSED

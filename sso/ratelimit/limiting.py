@@ -113,6 +113,10 @@ PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 
 EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Nothing to guess, but each failure is a row in the audit trail.
 PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
+# Of a device, eight letters. A right one proves nothing of its sender, so it resets no count.
+# Before the sign-in, all people of a network share one count.
+DEVICE_CODE = Guessing("device_code", Pauses(10, 900), _OFFICE, Pauses(20, 900))
+DEVICE_CODE_BY_ANYONE = Guessing("device_code_by_anyone", Pauses(30, 300, HOUR), _OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
     "client_authentication", pair=Pauses(20, 60, HOUR), ip_address=Pauses(300, 60, HOUR)
 )
@@ -129,6 +133,9 @@ API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
 # second, is within it.
 SERVICE_TOKENS = Budget("service_tokens", most=36_000, seconds=HOUR)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
+# A device asks once for each sign-in.
+DEVICE_REQUEST = Flooding("device_request", account=10_000, ip_address=20_000)
+DEVICE_REQUEST_BY_ANYONE = Flooding("device_request_by_anyone", account=None, ip_address=1000)
 
 
 class Attempt:
@@ -154,12 +161,12 @@ class Attempt:
             if counter in self._free and (seconds := counter.pauses.after(before)):
                 raise TooManyAttempts(seconds)
 
-    def passed(self) -> None:
+    def passed(self, *, forget: bool = True) -> None:
         """Forget the failures from here; those from elsewhere still count."""
         if any(counter.pauses.after(_storage().read(counter.failures)) for counter in self._free):
             self.failed()  # as after a failure: neither this pause nor the next may differ
         for counter in self._counters:
-            if counter.is_own:
+            if counter.is_own and forget:
                 _storage().forget(counter.failures)
                 _storage().forget(counter.pause)
 
@@ -232,6 +239,11 @@ def spend_own(rule: Budget, program: str, requests: int = 1, *, kind: str = "api
         audit.event(limited(rule.name), **{kind: program})
     if count > rule.most:
         raise TooManyAttempts(_seconds_until_end(key, rule.seconds))
+
+
+def is_early(name: str, seconds: int) -> bool:
+    """Count one request by this name; return whether it comes within so many seconds of another."""
+    return _storage().increase(f"early/{name}", seconds) > 1
 
 
 def waiting_time(seconds: int) -> str:

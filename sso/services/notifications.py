@@ -91,6 +91,12 @@ def new_browser(user: User, session: BrowserSession) -> None:
     _enqueue("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
 
 
+def device_added(user: User, client: str, program: str, ip_address: str) -> None:
+    """Report a device that was signed in, by its application, and where its request came from."""
+    details: dict[str, Any] = {"client": client, "program": program, "network": ip_address}
+    _enqueue("device_added", user.email, user, **details, time=clock.now().isoformat())
+
+
 def factor_added(user: User, name: str) -> None:
     """Report a new second factor by its name."""
     _enqueue("factor_added", user.email, user, factor=name)

@@ -190,6 +190,10 @@ class _Statements:
             ("grant_id", *_CODE), select(approved.c.id, *code), include_defaults=False
         )
 
+    def add_grant(self, connection: Connection, values: Mapping[str, Any]) -> bool:
+        """Store a grant without a code; return whether it is stored."""
+        return prepared.changed(connection, self._grant, values)
+
     def run(self, connection: Connection, values: Mapping[str, Any], is_last: bool) -> bool:
         """Store both; return False if `state` selects no row."""
         if connection.dialect.name == "sqlite":  # WITH does not write there
@@ -247,6 +251,32 @@ def add(
         and drop_oldest_unredeemed(connection, columns["user_id"], codes_since)
         and add_one_of_many.run(connection, values, is_last=False)
     )
+
+
+def add_for_device(connection: Connection, seen: Seen, **columns: Any) -> UUID | None:
+    """Store an approval that a device waits for; return its id. `columns` as for `add`.
+
+    Return `None` if what the decision was made from has changed meanwhile. The caller has called
+    `lock_in_order`, and has remembered the consent since.
+    """
+    values = {
+        "id": uuid4(),
+        "created_at": clock.now(),
+        "client_seen": seen.client,
+        "user_seen": seen.user,
+        "consent_seen": seen.consent,
+        **columns,
+    }
+    is_stored = _ADD_ONE_OF_MANY_BY_CONSENT.add_grant(connection, values)
+    return values["id"] if is_stored else None
+
+
+def lock_in_order(
+    connection: Connection, client_id: str, seen: Seen, user_id: UUID, session_id: UUID
+) -> bool:
+    """Lock client, user and session before a consent is written; see `_lock_in_order`."""
+    values = {"client_id": client_id, "client_seen": seen.client}
+    return _lock_in_order(connection, {**values, "user_id": user_id, "session_id": session_id})
 
 
 def _lock_in_order(connection: Connection, values: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from sso.models import (
     ApiToken,
     AuthorizationCode,
     BrowserSession,
+    DeviceCode,
     Grant,
     ImportedHash,
     LogoutDelivery,
@@ -37,6 +38,7 @@ KEEP = timedelta(days=1)
 KEEP_UNREDEEMED = timedelta(minutes=10)  # the longest life of a code
 CLOCK_SKEW = timedelta(minutes=1)  # between nodes
 TOKENS_AT_ONCE = 20  # of one grant
+KEEP_DEVICES = timedelta(hours=1)  # so that a device learns that its code has expired
 KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not notified
 KEEP_REFUSALS = timedelta(days=7)
 KEEP_KEYS = timedelta(days=90)
@@ -98,6 +100,14 @@ def _code(_: datetime) -> ColumnElement[bool]:
     )
 
 
+def _device_code(_: datetime) -> ColumnElement[bool]:
+    # As for an authorization code. An unused one is deleted with its grant, too.
+    return and_(
+        ~exists().where(Token.grant_id == DeviceCode.grant_id),
+        DeviceCode.used_at.is_not(None),
+    )
+
+
 def _grant(now: datetime) -> ColumnElement[bool]:
     has_tokens = exists().where(Token.grant_id == Grant.id)
     session_is_live = exists().where(
@@ -105,15 +115,14 @@ def _grant(now: datetime) -> ColumnElement[bool]:
         BrowserSession.ended_at.is_(None),
         BrowserSession.expires_at > now,
     )
-    never_gave_tokens = and_(
-        ~has_tokens, _has_unused_code(Grant, AuthorizationCode.expires_at < now - CLOCK_SKEW)
-    )
+    never_gave_tokens = and_(~has_tokens, _has_unused_code(Grant, now - CLOCK_SKEW))
     is_over = and_(
         Grant.created_at < now - KEEP,
         # While its session lives, the client has to get a logout token when the session ends.
         ~session_is_live,
         ~has_tokens,
         ~exists().where(AuthorizationCode.grant_id == Grant.id),
+        ~exists().where(DeviceCode.grant_id == Grant.id),
     )
     has_ended = and_(
         Grant.ended_at < now - KEEP,
@@ -124,9 +133,17 @@ def _grant(now: datetime) -> ColumnElement[bool]:
     return or_(never_gave_tokens, is_over, has_ended)
 
 
-def _has_unused_code(grant: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    return exists().where(
-        AuthorizationCode.grant_id == grant.id, AuthorizationCode.used_at.is_(None), *conditions
+def _has_unused_code(grant: Any, expired_by: datetime | None = None) -> ColumnElement[bool]:
+    """Whether a code or a device code that gave the grant was never redeemed."""
+    return or_(
+        *(
+            exists().where(
+                code.grant_id == grant.id,
+                code.used_at.is_(None),
+                *([code.expires_at < expired_by] if expired_by else []),
+            )
+            for code in (AuthorizationCode, DeviceCode)
+        )
     )
 
 
@@ -174,6 +191,7 @@ LIVING_MINUTES = (
     Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
     Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
     Expiry(WaitingSignIn, WaitingSignIn.expires_at, CLOCK_SKEW),
+    Expiry(DeviceCode, DeviceCode.expires_at, KEEP_DEVICES, among=DeviceCode.grant_id.is_(None)),
 )
 # In this order: a row is deleted after the rows that need it.
 EXPIRIES = (
@@ -183,6 +201,12 @@ EXPIRIES = (
     # Nothing hangs on it, and a service may ask for one a second.
     Expiry(ServiceToken, ServiceToken.expires_at, CLOCK_SKEW),
     Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
+    Expiry(
+        DeviceCode,
+        DeviceCode.expires_at,
+        condition=_device_code,
+        among=DeviceCode.grant_id.is_not(None),
+    ),
     Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
     # An ended session is deleted when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),

@@ -57,6 +57,9 @@ RUN = {
     '.venv/bin/flask client create --name "Wiki" '
     "--redirect-uri http://localhost:8001/oauth/callback --require-pkce",
     "from authlib.integrations.flask_client import OAuth, OAuthError",
+    '.venv/bin/flask client create --name "Backup" --public --device '
+    '--scope "openid profile offline_access"',
+    '"""Sign in from a terminal."""',
     ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
     "[provider.corp]",
@@ -126,6 +129,7 @@ NOT_RUN = {
     "python3 -m venv .venv": "the same, line by line",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "
     "&& .venv/bin/pytest": "installs from the network, and would run these tests within themselves",
+    ".venv/bin/flask demo --device": "tests/journeys/test_demo.py runs it",
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
     ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
@@ -323,6 +327,32 @@ def test_the_tutorial(tmp_path: Path) -> None:
             assert (denied.status_code, "access_denied" in denied.text) == (400, True)
     said = "the application shows `Signed in as Your Name`"
     assert said in PAGES[TUTORIAL]
+
+
+def test_the_program_of_a_device(server: Server, tmp_path: Path) -> None:
+    page = "docs/how-to/devices.md"
+    (register,) = (text for where, text in BLOCKS if where == page and "--device --scope" in text)
+    printed = typed(server, register)
+    (client_id,) = re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)
+    source = filled(block('"""Sign in from a terminal."""'), CLIENT_ID=client_id)
+    assert source.count("https://login.example.com/api/auth") == 1
+    source = source.replace("https://login.example.com/api/auth", server.base_url)
+    (tmp_path / "backup.py").write_text(source)
+    process = subprocess.Popen(
+        [sys.executable, "backup.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    lines = iter(process.stdout.readline, "")
+    line = next(line for line in lines if line.startswith("Open "))
+    _, url, _, _, user_code = line.strip(".\n").split(" ")
+    visitor = DoctorBrowser(server.base_url, CALLBACK)
+    asked = visitor.submit(visitor.open(url), {"user_code": user_code})
+    asked = visitor.submit(asked, {"email": "you@example.com", "password": PASSWORD})
+    assert ("decision", "allow") in asked.buttons
+    visitor.submit(asked, {"decision": "allow"})
+    printed, _ = process.communicate(timeout=30)
+    assert printed.endswith("Signed in as Your Name.\n")
+    assert process.returncode == 0
 
 
 def test_the_six_steps_by_hand(server: Server) -> None:

@@ -16,6 +16,8 @@ import requests
 from sqlalchemy import MetaData, Table, insert
 
 from sso import clock, create_app
+from sso.checkup.sign_in import Browser
+from sso.demo import device_client
 from sso.extensions import db
 from sso.store import schema
 from tests.support.factories import ensure_keys
@@ -46,6 +48,42 @@ def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
             process.communicate(timeout=20)
         log.close()
     assert process.returncode == 0, folder.with_suffix(".log").read_text()
+
+
+def test_a_device_in_the_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flask", "demo", "--json", "--device"]
+    command += ["--folder", str(tmp_path / "demo"), "--port", str(free_port())]
+    command += ["--client-port", str(free_port())]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        told = json.loads(process.stdout.readline())
+        codes = json.loads(process.stdout.readline())
+        browser = Browser(told["server"], "https://no.example/")
+        page = browser.submit(browser.open(codes["verification_uri_complete"]), {})
+        page = browser.submit(page, {"email": told["email"], "password": told["password"]})
+        assert page.response is not None
+        assert "Sample device" in page.response.text
+        browser.submit(page, {"decision": "allow"})
+        assert json.loads(process.stdout.readline()) == {"signed_in": "Dana Demo"}
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_the_qr_code_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    device_client.show(
+        {
+            "user_code": "BCDF-GHJK",
+            "verification_uri": "http://localhost:5000/device",
+            "verification_uri_complete": "http://localhost:5000/device?user_code=BCDF-GHJK",
+        },
+        as_json=False,
+    )
+    printed = capsys.readouterr().out
+    assert "\u2588" in printed or "\u2580" in printed
+    assert "open http://localhost:5000/device\n  and enter BCDF-GHJK" in printed
 
 
 def ask_for_a_new_password(told: dict[str, str]) -> None:

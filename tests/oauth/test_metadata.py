@@ -28,7 +28,7 @@ def test_every_advertised_address_answers(app: Flask) -> None:
     http = app.test_client()
     found = http.get(f"{BASE}/.well-known/openid-configuration").get_json()
     addresses = {name: value for name, value in found.items() if name.endswith(("endpoint", "uri"))}
-    assert len(addresses) == 8
+    assert len(addresses) == 9
     for address in addresses.values():
         assert address.startswith(ISSUER + "/")
         path = address.removeprefix(ORIGIN)
@@ -41,6 +41,7 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
     grants = {grant.GRANT_TYPE for grant, _ in server._token_grants}
     assert set(found["grant_types_supported"]) == grants
     names = ["authorize", "par", "token", "userinfo", "revoke", "introspect", "end-session", "jwks"]
+    names.append("device_authorization")
     endpoints = {f"{ISSUER}/oauth2/{name}" for name in names}
     rules = (rule.rule for rule in app.url_map.iter_rules() if "/oauth2/" in rule.rule)
     # Registration is for operators' programs, and not advertised to clients.
@@ -61,6 +62,7 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
         "backchannel_logout_supported",  # Back-Channel Logout §2.1
         "backchannel_logout_session_supported",
         "pushed_authorization_request_endpoint",  # RFC 9126 §5
+        "device_authorization_endpoint",  # RFC 8628 §4
         "require_pushed_authorization_requests",
         "require_signed_request_object",  # RFC 9101 §10.5
         "authorization_signing_alg_values_supported",  # JARM §4

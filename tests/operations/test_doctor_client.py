@@ -368,6 +368,15 @@ def test_programs_on_the_users_device(server: Server) -> None:
     assert application.seen == []
 
 
+def test_a_device(server: Server) -> None:
+    """A client without a browser of its own has no sign-in that comes back."""
+    made = server.flask("client", "create", "--name", "TV", "--public", "--device", "--json")
+    code, found = examine(server, json.loads(made)["client_id"])
+    assert code == 0
+    assert named(found, "sign-in")["status"] == "skipped"
+    assert "it has no redirect URI" in named(found, "sign-in")["seen"]
+
+
 def test_an_application_on_the_developers_machine(server: Server) -> None:
     """Its loopback address is not this machine's, if people reach the server elsewhere."""
     with registered(server, "http://localhost:3000/callback") as client_id:

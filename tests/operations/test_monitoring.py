@@ -133,6 +133,40 @@ def test_an_alert_fires(alert: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("outcome", "alerts"), [("invalid_grant", 1), ("authorization_pending", 0), ("slow_down", 0)]
+)
+def test_devices_that_poll_are_no_alarm(outcome: str, alerts: int, tmp_path: Path) -> None:
+    promtool = require("promtool", shutil.which("promtool"))
+    name = "sso_token_requests_total"
+    case = {
+        "rule_files": [str(MONITORING / "alerts.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": f'{name}{{outcome="ok"}}', "values": "0+1x60"},
+                    {"series": f'{name}{{outcome="{outcome}"}}', "values": "0+120x60"},
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count(ALERTS{alertname="SsoTokensRefused",alertstate="firing"})',
+                        "eval_time": "50m",
+                        "exp_samples": [{"labels": "{}", "value": 1}] if alerts else [],
+                    }
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "case.yml"
+    path.write_text(json.dumps(case))
+    done = subprocess.run(
+        [promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_alert_has_a_mend() -> None:
     text = (MONITORING / "alerts.yml").read_text()
     alerts = re.findall(r"- alert: (\w+)", text)

@@ -60,8 +60,12 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO waiting_sign_ins (digest, client_id, resume, expires_at)"
     " SELECT id, (SELECT min(client_id) FROM clients), 'x', now() FROM users"
     " WHERE email <> :without",
+    "INSERT INTO device_codes (digest, user_code_digest, client_id, address, program,"
+    " interval, created_at, expires_at, grant_id)"
+    " SELECT id, id, client_id, '', '', 5, now(), now(), id FROM grants WHERE :without <> ''",
     "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets,"
-    " recovery_codes, mail_tokens, clients, client_logos, client_origins, waiting_sign_ins",
+    " recovery_codes, mail_tokens, clients, client_logos, client_origins, waiting_sign_ins,"
+    " device_codes",
 )
 
 Executed = list[tuple[str, Any]]
