@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
+
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
@@ -66,17 +68,16 @@ def register(
     if len(apis.every()) >= MOST:
         errors.append(Message("there are %(most)d APIs already; delete one first", most=MOST))
     elif apis.find(api.identifier):
-        errors.append(
-            Message(
-                "there is already an API with the identifier %(identifier)s",
-                identifier=api.identifier,
-                code=Rule.ALREADY_EXISTS,
-            )
-        )
+        errors.append(_taken(api.identifier))
     if errors:
         raise Invalid(errors)
     secret = _set_secret(api, bool(fields.get("introspection")), secret)
-    apis.add(api)
+    try:
+        apis.add(api)
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        raise Invalid([_taken(api.identifier)]) from None
+    _drop_entries(api)  # of an earlier API: not all that changes clients knows of APIs
     named_groups.ensure(api.groups)
     audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
     return api, secret
@@ -105,6 +106,8 @@ def change(
     new_secret = ""
     if wants_secret != before["introspection"] or secret is not None:
         new_secret = _set_secret(api, bool(wants_secret), secret)
+        if new_secret and before["introspection"]:
+            audit.event(Event.API_SECRET_ROTATED, by=actor.by, api=api.identifier)
     changes = differences.between(before, described(api))
     if changes:
         _touch_clients(api)
@@ -151,6 +154,13 @@ def enable(actor: Actor, api_id: str) -> Api:
 def delete(actor: Actor, api_id: str) -> None:
     """Delete an API, and what clients are registered for at it. Raises `LookupError`."""
     api = _locked(api_id)
+    _drop_entries(api)
+    apis.remove(api)
+    audit.event(Event.API_DELETED, by=actor.by, api=api.identifier)
+
+
+def _drop_entries(api: Api) -> None:
+    """Remove an API from the clients that are registered for it."""
     for client in _locked_clients(api):
         metadata = dict(client.client_metadata)
         metadata["apis"] = [
@@ -161,8 +171,6 @@ def delete(actor: Actor, api_id: str) -> None:
         client.set_client_metadata(metadata)
         apis.touch(client)
     db.session.flush()
-    apis.remove(api)
-    audit.event(Event.API_DELETED, by=actor.by, api=api.identifier)
 
 
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
@@ -228,6 +236,14 @@ def edited_entries(entries: Collection[str], edit: ListEdit) -> list[str]:
     added = tidy_entries(edit.added)
     replaced = removed | {api_entry(text)[0] for text in added}
     return [*(text for text in entries if api_entry(text)[0] not in replaced), *added]
+
+
+def _taken(identifier: str) -> Message:
+    return Message(
+        "there is already an API with the identifier %(identifier)s",
+        identifier=identifier,
+        code=Rule.ALREADY_EXISTS,
+    )
 
 
 def _locked(api_id: str) -> Api:
