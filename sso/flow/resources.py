@@ -123,8 +123,11 @@ def normalized(resource: str) -> str:
     """Return a resource indicator in the form in which identifiers are compared.
 
     Scheme and host are lower case, and the URL of a host has no path. Everything else is compared
-    character by character.
+    character by character. Beyond ASCII there are letters whose lower case is in it, so a text
+    that is no URI stays as it is.
     """
+    if not resource.isascii():
+        return resource
     scheme, separator, rest = resource.partition("://")
     if not separator:
         scheme, separator, rest = resource.partition(":")
