@@ -67,7 +67,7 @@ def register(
     errors = _edit(api, {**DEFAULTS, **fields})
     if len(apis.every()) >= MOST:
         errors.append(Message("there are %(most)d APIs already; delete one first", most=MOST))
-    elif apis.find(api.identifier):
+    elif not errors and apis.find(api.identifier):
         errors.append(_taken(api.identifier))
     if errors:
         raise Invalid(errors)
@@ -187,7 +187,7 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
         message = "the default API %(identifier)s is not among its APIs"
         errors.append(Message(message, identifier=identifier))
     added = [text for text in entries if text not in before]
-    available = apis.with_identifiers(named) if added else {}
+    available = apis.with_identifiers(_readable(added)) if added else {}
     return errors + [error for text in added if (error := _entry_error(text, available))]
 
 
@@ -212,7 +212,16 @@ def hold(entries: Collection[str]) -> None:
     Call it before the client is locked: a change of an API locks its clients last.
     """
     if entries:
-        apis.share([api_entry(text)[0] for text in tidy_entries(entries)][:MOST_OF_CLIENT])
+        apis.share(_readable(tidy_entries(entries)))
+
+
+def _readable(entries: Collection[str]) -> list[str]:
+    """Return the identifiers in the entries of a client, without those that no API can have.
+
+    Databases do not take every text.
+    """
+    identifiers = [api_entry(text)[0] for text in list(entries)[:MOST_OF_CLIENT]]
+    return [text for text in identifiers if not resources.identifier_error(text)]
 
 
 def tidy_entries(entries: Collection[str]) -> list[str]:
@@ -314,7 +323,7 @@ def _set_identifier(api: Api, text: str) -> Message | None:
     if api.identifier and identifier != api.identifier:
         return Message("the identifier of an API stays; register another API instead")
     api.identifier = identifier
-    if identifier == resources.normalized(context.settings().issuer):
+    if identifier.rstrip("/") == resources.normalized(context.settings().issuer).rstrip("/"):
         return Message("the identifier is this server's own; its API is userinfo")
     if error := resources.identifier_error(text):
         return Message(

@@ -127,6 +127,16 @@ def test_an_entry_of_an_earlier_api(
     assert browser.authorize(client, resource=DOCS).error == "invalid_target"
 
 
+@pytest.mark.parametrize(
+    "identifier",
+    ["https://a\0b.example", "https://\ud800.example", "https://\u212aeys.example", f"{ISSUER}/"],
+    ids=ascii,
+)
+def test_an_api_with_a_name_that_cannot_be(app: Flask, identifier: str) -> None:
+    with app.app_context(), pytest.raises(Invalid):
+        apis.register(OLGA, {"identifier": identifier, "name": "Documents"})
+
+
 def test_an_api_that_is_registered_twice_at_once(app: Flask) -> None:
     def register() -> str | None:
         with app.app_context():
