@@ -219,3 +219,17 @@ def test_nothing_but_an_api_that_is_disabled(
         assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_target")
     change_api(app, DOCS, disabled=False)
     assert send(credential).get_json()["scope"] == "read"
+
+
+def test_many_clients_of_large_apis(
+    app: Flask, browser: Browser, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept in memory of APIs is bounded, however many clients use them."""
+    monkeypatch.setattr(stored_apis, "_MOST_CACHED", 300)
+    cache: dict[Any, Any] = {}
+    monkeypatch.setattr(stored_apis, "_cache", cache)
+    make_api(app, DOCS, scopes={f"scope{number}": "Do things" for number in range(100)})
+    for _ in range(6):
+        client = make_client(app, apis=[DOCS])
+        assert browser.approve(client, resource=DOCS, scope="openid scope1").code
+        assert 0 < len(cache) <= 3
