@@ -168,7 +168,7 @@ def decide(validated: Validated) -> decision.Decision:
     policy = client.policy_at(parameters.redirect_uri)
     if parameters.resources:
         apis = validated.grant.request.apis
-        groups = {name: apis[name].groups for name in parameters.resources}
+        groups = {name: apis[name].groups for name in parameters.resources if apis[name].groups}
         policy = replace(policy, api_groups=groups)
     if owner:
         # Queried only if it matters: most requests need no statement.

@@ -8,13 +8,13 @@ The checks are an ordered table. Each names the step that would satisfy it and i
 of docs/explanation/revocation.md, which tests/endpoints/test_what_ends_what.py proves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from sso.flow import scopes
+from sso.flow import resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 from sso.i18n import N_
@@ -329,9 +329,22 @@ def decide(
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", describe(Cause.ACR_NOT_REACHED))
     withheld = facts.declined & request.scopes_to_consent
-    if not frozenset(scopes.split(request.scope)) - withheld:
+    remaining = frozenset(scopes.split(request.scope)) - withheld
+    if not remaining or not _has_audience(request, remaining):
         return Refuse("access_denied", describe(Cause.ALL_SCOPES_WITHHELD))
     return Answer(withheld, facts.uses)
+
+
+def _has_audience(request: AuthorizationRequest, names: Collection[str]) -> bool:
+    """Return whether the first API of a request is among what is granted.
+
+    Its client expects tokens for this API, and would send it those for another one.
+    """
+    return not request.resources or any(
+        resources.api_of(name) == request.resources[0]
+        for name in names
+        if resources.is_of_api(name)
+    )
 
 
 def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:

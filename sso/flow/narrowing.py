@@ -70,11 +70,14 @@ class Allowed:
     def scope_at(self, audience: str | None, scope: str) -> str | None:
         """The scopes of a token for this API that are still allowed; `None` if it may not be used.
 
-        Without an audience, the token is for this server.
+        Without an audience, the token is for this server. A token without any scope may be used as
+        long as anything of its API is allowed.
         """
         if audience is None:
             return self.scope_of(scope) or None
-        names = [resources.qualified(audience, name) for name in scopes.split(scope) or ("",)]
+        if not scope:
+            return "" if audience in resources.identifiers_in(" ".join(self.scopes)) else None
+        names = [resources.qualified(audience, name) for name in scopes.split(scope)]
         usable = [name for name in names if name in self.scopes]
         return " ".join(map(resources.scope_of, usable)) if usable else None
 

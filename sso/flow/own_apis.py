@@ -6,6 +6,7 @@ The scopes are those of API tokens.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from sso.flow.resources import Api, normalized
@@ -13,7 +14,7 @@ from sso.flow.resources import Api, normalized
 PROVISIONING, REGISTRATION = "/scim", "/api"
 _SCOPES: Mapping[str, tuple[str, ...]] = {
     PROVISIONING: ("scim:read", "scim:write", "scim:invite", "scim:privileged"),
-    REGISTRATION: ("clients:read", "clients:write"),
+    REGISTRATION: ("clients:read", "clients:write", "apis:read", "apis:write"),
 }
 _NAMES = {PROVISIONING: "SCIM", REGISTRATION: "Registration"}
 
@@ -42,4 +43,5 @@ def _api(identifier: str, path: str) -> Api:
         groups=frozenset(),
         includes_groups=False,
         access_token_lifetime=None,
+        created_at=datetime.min.replace(tzinfo=UTC),
     )

@@ -111,6 +111,8 @@ PARAMETERS = (
 )  # fmt: skip
 
 REPEATABLE = ("resource",)  # RFC 8707 §2
+# Characters of what is granted at APIs: the consent page sends it back twice, escaped, in one form.
+MAX_SCOPE = 40_000
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 ONE_FACTOR, TWO_FACTORS = "1", "2"
@@ -258,7 +260,13 @@ def parse(
 def _scope(requested: str | None, registered: str, of_apis: Sequence[str]) -> str:
     scope = scopes.grantable(requested, registered)
     if of_apis and (scope or requested is None or any(map(resources.scope_of, of_apis))):
-        return " ".join([*scopes.split(scope), *of_apis])
+        names = " ".join([*scopes.split(scope), *of_apis])
+        if len(names) > MAX_SCOPE:
+            raise InvalidRequest(
+                "invalid_scope",
+                "The scopes of these resources are too many for one request; name fewer.",
+            )
+        return names
     if not scope:
         raise InvalidRequest(
             "invalid_scope",

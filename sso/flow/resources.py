@@ -8,6 +8,7 @@ scope of this server. `https://api.example.com#` is access to the API without an
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from sso.flow.refusals import Cause, describe
 from sso.i18n.message import Message
 
 MAX_RESOURCES = 10  # in one request
-MAX_IDENTIFIER = 255  # characters
+MAX_IDENTIFIER = 200  # characters
 _SEPARATOR = "#"
 _URI = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;%=]{1,255}\Z")
 
@@ -44,6 +45,7 @@ class Api:
     groups: frozenset[str]
     includes_groups: bool
     access_token_lifetime: int | None  # seconds
+    created_at: datetime
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -72,6 +74,11 @@ def description(api: Described, scope: str, language: str) -> str:
 
 Apis = Mapping[str, Api]
 NO_APIS: Apis = {}
+
+
+def existing_at(moment: datetime, apis: Apis) -> Apis:
+    """Return the APIs that existed at a moment. A later one may have the identifier of another."""
+    return {identifier: api for identifier, api in apis.items() if api.created_at <= moment}
 
 
 def qualified(identifier: str, scope: str) -> str:
@@ -123,8 +130,11 @@ def normalized(resource: str) -> str:
     """Return a resource indicator in the form in which identifiers are compared.
 
     Scheme and host are lower case, and the URL of a host has no path. Everything else is compared
-    character by character.
+    character by character. Beyond ASCII there are letters whose lower case is in it, so a text
+    that is no URI stays as it is.
     """
+    if not resource.isascii():
+        return resource
     scheme, separator, rest = resource.partition("://")
     if not separator:
         scheme, separator, rest = resource.partition(":")

@@ -6,7 +6,7 @@ about access tokens whose audience it is; all others are inactive to it (RFC 766
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from sso import clock
 from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto import secrets
-from sso.flow import narrowing
+from sso.flow import narrowing, resources
+from sso.flow.resources import Apis
 from sso.oauth import client_authentication, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.store import apis, service_tokens
@@ -106,22 +107,23 @@ def usable(
     if client.requires_dpop and not token.dpop_jkt:
         return None
     groups = None
+    claims = tokens.unverified_claims(text) or {}
+    issued_at = datetime.fromtimestamp(claims.get("iat", 0) + 1, UTC)  # to the second
+    available = resources.existing_at(issued_at, apis.of_client(connection, client))
     if isinstance(token, ServiceAccessToken):
-        scope = _scope_of_service(connection, token)
+        scope = _scope_of_service(token, available)
     else:
-        available = apis.of_client(connection, client)
         allowed = narrowing.allowed(client, token.user.groups, token.grant, available)
         scope = None if allowed.refusal else allowed.scope_at(token.audience, token.scope)
         if api and api.includes_groups:
             groups = list(token.user.groups)
     if scope is None:
         return None
-    claims = tokens.unverified_claims(text) or {}
     return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, groups)
 
 
-def _scope_of_service(connection: Connection, token: ServiceAccessToken) -> str | None:
+def _scope_of_service(token: ServiceAccessToken, available: Apis) -> str | None:
     if not token.client.check_grant_type(CLIENT_CREDENTIALS):
         return None
-    api = apis.of_client(connection, token.client).get(token.audience)
+    api = available.get(token.audience)
     return narrowing.scope_of_service(token.scope, api) if api else None

@@ -178,6 +178,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         if live_grant is None:
             return None
         apis = stored_apis.of_client(request.connection, client)
+        apis = resources.existing_at(live_grant.created_at, apis)
         allowed = narrowing.allowed(client, live_grant.user.groups, live_grant, apis)
         if presented.is_refresh:
             scope = allowed.scope_of(live_grant.scope) or None

@@ -18,6 +18,8 @@ from authlib.oidc.core.grants.util import create_half_hash
 from sso import clock, context
 from sso.crypto import keys, secrets
 from sso.flow import narrowing, resources, scopes, token_claims
+from sso.flow.refusals import Cause
+from sso.i18n.message import code_of
 from sso.oauth.request import ProtocolRequest
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
@@ -46,12 +48,19 @@ def family_ends_at(approved_at: datetime) -> datetime:
 
 
 def as_allowed_now(live_grant: LiveGrant, request: ProtocolRequest) -> LiveGrant:
-    """Return the grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
+    """Return the grant, reduced to what is allowed by now.
+
+    Raises `InvalidGrantError`; `InvalidTarget` if all that is missing is what was granted at APIs.
+    """
     client, groups = request.client, live_grant.user.groups
-    apis = request.apis if resources.identifiers_in(live_grant.scope) else resources.NO_APIS
+    apis = resources.NO_APIS
+    if resources.identifiers_in(live_grant.scope):
+        apis = resources.existing_at(live_grant.created_at, request.apis)
     try:
         scope, claims = narrowing.what_is_left(client, groups, live_grant, apis)
     except narrowing.NothingLeft as error:
+        if code_of(error.description) == Cause.NOTHING_LEFT:
+            choose_audience(request, live_grant.scope, "")
         raise InvalidGrantError(error.description) from None
     if (scope, claims) == (live_grant.scope, live_grant.claims):
         return live_grant

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
+
 from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
@@ -25,12 +27,13 @@ from sso.flow.scopes import SCOPES
 from sso.i18n.languages import LANGUAGES
 from sso.i18n.message import Message
 from sso.models import Api, Client
+from sso.models.apis import ID_PREFIX
 from sso.models.clients import api_entry
 from sso.services import api_values, checks, own_apis
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
-from sso.store import apis, clients, named_groups
+from sso.store import apis, clients, grants, named_groups
 
 MOST = 500  # APIs
 MOST_SCOPES = 100  # of an API
@@ -59,7 +62,14 @@ def register(
     a fast one.
     """
     api, secret = _draft(fields, secret)
-    apis.add(api)
+    try:
+        apis.add(api)
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        raise Invalid([_taken(api.identifier)]) from None
+    # An earlier API may have had the identifier: neither clients nor approvals pass on to this one.
+    _drop_entries(api)
+    grants.forget_api(api.identifier)
     named_groups.ensure(api.groups)
     audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
     return api, secret
@@ -73,19 +83,13 @@ def plan_registration(fields: Mapping[str, Any], *, secret: str | None = None) -
 
 def _draft(fields: Mapping[str, Any], secret: str | None) -> tuple[Api, str]:
     """Make an API that is not in the database yet; return it and its secret."""
-    api = Api(api_id=f"api-{secrets.token_urlsafe(16)}", scopes={}, translations={}, groups=[])
+    api = Api(api_id=ID_PREFIX + secrets.token_urlsafe(16), scopes={}, translations={}, groups=[])
     required = {field.name: field.default for field in FIELDS.values() if field.is_required}
     errors = _edit(api, {**required, **api_values.DEFAULTS, **fields})
     if len(apis.every()) >= MOST:
         errors.append(Message("there are %(most)d APIs already; delete one first", most=MOST))
-    elif apis.find(api.identifier):
-        errors.append(
-            Message(
-                "there is already an API with the identifier %(identifier)s",
-                identifier=api.identifier,
-                code=Rule.ALREADY_EXISTS,
-            )
-        )
+    elif not errors and apis.find(api.identifier):
+        errors.append(_taken(api.identifier))
     if secret and not fields.get("introspection"):
         errors.append(_SECRETLESS)
     if errors:
@@ -113,6 +117,8 @@ def change(
     before = described(api)
     differences.require_unchanged(seen, before)
     changes, notes, new_secret = _alter(api, before, fields, lists, secret)
+    if new_secret and before["introspection"]:
+        audit.event(Event.API_SECRET_ROTATED, by=actor.by, api=api.identifier)
     if changes:
         _touch_clients(api)
         named_groups.ensure(api.groups)
@@ -194,6 +200,13 @@ def enable(actor: Actor, api_id: str) -> Api:
 def delete(actor: Actor, api_id: str) -> None:
     """Delete an API, and what clients are registered for at it. Raises `LookupError`."""
     api = _locked(api_id)
+    _drop_entries(api)
+    apis.remove(api)
+    audit.event(Event.API_DELETED, by=actor.by, api=api.identifier)
+
+
+def _drop_entries(api: Api) -> None:
+    """Remove an API from the clients that are registered for it."""
     for client in _locked_clients(api):
         metadata = dict(client.client_metadata)
         metadata["apis"] = [
@@ -204,8 +217,6 @@ def delete(actor: Actor, api_id: str) -> None:
         client.set_client_metadata(metadata)
         apis.touch(client)
     db.session.flush()
-    apis.remove(api)
-    audit.event(Event.API_DELETED, by=actor.by, api=api.identifier)
 
 
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
@@ -219,13 +230,14 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
         errors.append(Message("an API is listed twice; name all its scopes in one entry"))
     if default_api is not None and default_api not in named:
         identifier = repr(default_api[:200])
-        message = "the default API %(identifier)s is not among its APIs"
-        errors.append(Message(message, identifier=identifier))
-    errors += own_apis.client_errors(named, metadata["grant_types"])
+        errors.append(
+            Message("the default API %(identifier)s is not among its APIs", identifier=identifier)
+        )
+    errors += own_apis.client_errors(named, metadata.get("grant_types", ()))
     added = [text for text in entries if text not in before]
     rows: dict[str, Described] = {}
     if added:
-        rows = {**apis.with_identifiers(named), **own_apis.every()}
+        rows = {**apis.with_identifiers(_readable(added)), **own_apis.every()}
     scopes = {identifier: row.scopes for identifier, row in rows.items()}
     available = {**scopes, **(_declared.get() or {})}
     return errors + [error for text in added if (error := _entry_error(text, available))]
@@ -261,7 +273,16 @@ def hold(entries: Collection[str]) -> None:
     Call it before the client is locked: a change of an API locks its clients last.
     """
     if entries:
-        apis.share([api_entry(text)[0] for text in tidy_entries(entries)][:MOST_OF_CLIENT])
+        apis.share(_readable(tidy_entries(entries)))
+
+
+def _readable(entries: Collection[str]) -> list[str]:
+    """Return the identifiers in the entries of a client, without those that no API can have.
+
+    Databases do not take every text.
+    """
+    identifiers = [api_entry(text)[0] for text in list(entries)[:MOST_OF_CLIENT]]
+    return [text for text in identifiers if not resources.identifier_error(text)]
 
 
 def tidy_entries(entries: Collection[str]) -> list[str]:
@@ -285,6 +306,14 @@ def edited_entries(entries: Collection[str], edit: ListEdit) -> list[str]:
     added = tidy_entries(edit.added)
     replaced = removed | {api_entry(text)[0] for text in added}
     return [*(text for text in entries if api_entry(text)[0] not in replaced), *added]
+
+
+def _taken(identifier: str) -> Message:
+    return Message(
+        "there is already an API with the identifier %(identifier)s",
+        identifier=identifier,
+        code=Rule.ALREADY_EXISTS,
+    )
 
 
 def _locked(api_id: str) -> Api:
@@ -369,7 +398,7 @@ def _identifier_error(api: Api, text: str) -> Message | None:
     identifier = resources.normalized(text)
     if api.identifier and identifier != api.identifier:
         return Message("the identifier of an API stays; register another API instead")
-    if identifier == resources.normalized(context.settings().issuer):
+    if identifier.rstrip("/") == resources.normalized(context.settings().issuer).rstrip("/"):
         return Message("the identifier is this server's own; its API is userinfo")
     if identifier in own_apis.every():
         return Message("the identifier is that of an API of this server itself")

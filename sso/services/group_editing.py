@@ -12,7 +12,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import Group
-from sso.services import api_tokens, checks, clients, revocation, roles
+from sso.services import api_tokens, apis, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
@@ -56,9 +56,9 @@ def change(
 ) -> tuple[Group, Outcome]:
     """Change a group; `whole` replaces all members. Access that is lost ends at once.
 
-    A new name also applies to the members and to the clients that require the group. `provisioned`
-    may have an `external_id`. `expected`: name, external_id or version, as shown to the operator.
-    Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
+    A new name also applies to the members, and to the clients and APIs that require the group.
+    `provisioned` may have an `external_id`. `expected`: name, external_id or version, as shown to
+    the operator. Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     roles.require_admin(actor)
     user_ids = {*added, *removed, *(whole or ())}
@@ -149,7 +149,10 @@ def _flush(group: Group) -> None:
 
 
 def _rename(actor: Actor, group: Group, name: str) -> None:
-    """Rename a group, first for its members: otherwise the clients' change would end access."""
+    """Rename a group, first for its members: otherwise the clients' change would end access.
+
+    An API that kept the old name would admit the members of another group that gets it.
+    """
     _check_name(group, name)
     old = group.name
     requiring = named_groups.lock_requiring(old)
@@ -157,9 +160,11 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     _replace(actor, members, ListEdit(added=(name,), removed=(old,)))
     group.name = name
     _flush(group)
-    for client_id in requiring:
-        edit = ListEdit(added=(name,), removed=(old,))
+    edit = ListEdit(added=(name,), removed=(old,))
+    for client_id in requiring.client_ids:
         clients.change(actor, client_id, {}, lists={"groups": edit})
+    for api in requiring.apis:
+        apis.change(actor, api.api_id, {"groups": edit.applied_to(api.groups)})
 
 
 def _edit_members(

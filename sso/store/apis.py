@@ -36,12 +36,13 @@ class _Row:
     groups: list[str]
     includes_groups: bool
     access_token_lifetime: int | None
+    created_at: datetime
 
 
 _FIND_ENABLED = select(*(_TABLE.c[field.name] for field in fields(_Row))).where(
     _TABLE.c.identifier == bindparam("identifier"), _TABLE.c.disabled_at.is_(None)
 )
-_MOST_CACHED = 1000  # clients
+_MOST_CACHED = 20_000  # scopes, of all clients together: some 20 MB with their translations
 _cache: dict[tuple[str, datetime, tuple[str, ...]], Apis] = {}
 
 
@@ -53,10 +54,14 @@ def of_client(connection: Connection, client: RegisteredClient) -> Apis:
     key = (client.client_id, client.updated_at, tuple(entries))
     apis = _cache.get(key)
     if apis is None:
-        if len(_cache) >= _MOST_CACHED:
+        if sum(map(_size, list(_cache.values()))) >= _MOST_CACHED:
             _cache.clear()
         apis = _cache[key] = _read(connection, client)
     return apis
+
+
+def _size(apis: Apis) -> int:
+    return 10 + sum(len(api.names) for api in apis.values())
 
 
 def _read(connection: Connection, client: RegisteredClient) -> Apis:

@@ -29,6 +29,7 @@ from sqlalchemy.orm import contains_eager, scoped_session
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
+from sso.flow.resources import qualified
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import prepared
 from sso.store.clients import RegisteredClient
@@ -280,6 +281,21 @@ def withdraw_consent(user_id: UUID, client_id: str) -> None:
     db.session.execute(
         delete(Consent).where(Consent.user_id == user_id, Consent.client_id == client_id)
     )
+
+
+def forget_api(identifier: str) -> None:
+    """Remove the scopes of an API from all consents: nobody has approved them for another API."""
+    part = qualified(identifier, "")
+    mentioned = or_(
+        Consent.scope.contains(part, autoescape=True),
+        Consent.declined.contains(part, autoescape=True),
+    )
+    for consent in db.session.scalars(select(Consent).where(mentioned)):
+        for name in ("scope", "declined"):
+            names = getattr(consent, name).split()
+            remaining = [scope for scope in names if not scope.startswith(part)]
+            setattr(consent, name, " ".join(remaining))
+    db.session.flush()
 
 
 def users_not_admitted(client: Client) -> Sequence[User]:

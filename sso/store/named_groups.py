@@ -1,6 +1,7 @@
 """Statements about the groups themselves; `groups` has those about their members."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import Select, delete, select, update
@@ -8,8 +9,8 @@ from sqlalchemy import Select, delete, select, update
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
-from sso.models import Group
-from sso.store import clients, groups
+from sso.models import Api, Group
+from sso.store import apis, clients, groups
 from sso.store.lists import Order, batches, write
 
 BY_NAME = Order((Group.name,))
@@ -46,7 +47,7 @@ def lock(
     """Lock a group until the transaction ends, and return its current row.
 
     The users that are added or removed are locked first, as when a user's own groups are changed;
-    `with_members`: all members, too, and before them the clients that require the group.
+    `with_members`: all members, too, and before them the APIs and clients that require the group.
     """
     if with_members and (group := find(group_id)):
         lock_requiring(group.name)
@@ -55,12 +56,22 @@ def lock(
     return dialects.lock(Group, Group.name, Group.id == group_id)
 
 
-def lock_requiring(name: str) -> list[str]:
-    """Lock the clients that require a group, and return their ids."""
-    requiring = sorted(client.client_id for client in clients.every() if name in client.groups)
-    for client_id in requiring:
+class Requiring(NamedTuple):
+    """The APIs that require a group, and the ids of the clients that do."""
+
+    apis: list[Api]
+    client_ids: list[str]
+
+
+def lock_requiring(name: str) -> Requiring:
+    """Lock the APIs and clients that require a group, and the clients of these APIs."""
+    api_ids = sorted(api.api_id for api in apis.every() if name in api.groups)
+    locked = [api for api_id in api_ids if (api := apis.lock(api_id)) and name in api.groups]
+    client_ids = {client.client_id for client in clients.every() if name in client.groups}
+    of_apis = {client.client_id for api in locked for client in apis.clients_of(api.identifier)}
+    for client_id in sorted(client_ids | of_apis):
         clients.lock(client_id)  # before users are locked: see there
-    return requiring
+    return Requiring(locked, sorted(client_ids))
 
 
 def ensure(names: Iterable[str]) -> None:

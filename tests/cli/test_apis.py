@@ -134,7 +134,7 @@ def test_an_api_is_disabled_enabled_and_deleted(app: Flask) -> None:
         (("--identifier", "https://a.example/#x"), "it has a fragment"),
         (("--identifier", "https://me@a.example"), "it carries a user name"),
         (("--identifier", "urn:x"), "not a complete URN"),
-        (("--identifier", f"https://{'a' * 300}.example"), "longer than 255 characters"),
+        (("--identifier", f"https://{'a' * 300}.example"), "longer than 200 characters"),
     ],
 )
 def test_what_is_refused(app: Flask, options: tuple[str, ...], error: str) -> None:

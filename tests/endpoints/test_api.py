@@ -121,6 +121,29 @@ def test_what_is_refused(api: Api) -> None:
     assert api("GET").get_json()["clients"] == []
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"apis": ["a\0b"]},
+        {"apis": ["\ud800"]},
+        {"apis": ["=", "#", ""]},
+        {"apis": ["https://api.example"] * 10_000},
+        {"apis": [f"https://api{number}.example" for number in range(5000)]},
+        {"apis": ["x" * 100_000]},
+        {"apis": "https://api.example"},
+        {"default_api": "\ud800"},
+    ],
+    ids=lambda fields: str(fields)[:30],
+)
+def test_apis_that_cannot_be(api: Api, fields: dict[str, Any]) -> None:
+    answer = api("POST", body={**BODY, **fields})
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_client_metadata")
+    assert len(answer.data) < 20_000
+    made = api("POST", body=BODY).get_json()
+    answer = api("PUT", f"/{made['client_id']}", {**BODY, **fields})
+    assert answer.status_code == 400
+
+
 def test_who_may(app: Flask) -> None:
     client = make_client(app)
     for scopes, status in ((("clients:read",), 403), (("scim:write",), 403)):

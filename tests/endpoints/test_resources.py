@@ -257,14 +257,44 @@ def test_an_unticked_scope_is_not_given(browser: Browser, client: RelyingParty, 
     assert access(again) == (DOCS, "write")
 
 
-def test_whoever_unticks_all_of_an_api_gives_no_token_for_it(
+def test_without_its_first_api_a_request_is_refused(
     browser: Browser, client: RelyingParty, user: User
 ) -> None:
-    browser.authorize(client, resource=DOCS, scope="openid read write")
+    """The client would send tokens for something else to this API."""
+    browser.authorize(client, resource=[DOCS, MAPS], scope="openid read write")
     page = browser.sign_in()
-    del page.fields["api_scope"]
+    page.fields["api_scope"] = f"{MAPS}#read"
+    assert browser.allow().error == "access_denied"
+
+
+def test_without_its_second_api_a_request_is_granted(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    browser.authorize(client, resource=[DOCS, MAPS], scope="openid read")
+    page = browser.sign_in()
+    page.fields["api_scope"] = f"{DOCS}#read"
     tokens = client.exchange(browser.allow().code).get_json()
-    assert access(tokens) == (ISSUER, "openid")
+    assert access(tokens) == (DOCS, "read")
+    refused = client.refresh(tokens["refresh_token"], resource=MAPS)
+    assert error_of(refused) == (400, "invalid_target")
+
+
+def test_approvals_of_an_earlier_api_do_not_come_back(
+    app: Flask, clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """An API that is registered again with the identifier is another one."""
+    tokens = tokens_of(browser, client, resource=DOCS, scope="openid read")
+    waiting = browser.authorize(client, resource=DOCS, scope="openid read").code
+    change_api(app, DOCS, deleted=True)
+    clock.move(seconds=1)
+    make_api(app, DOCS)
+    update = ("client", "update", client.client_id, "--add-api", DOCS)
+    assert app.test_cli_runner().invoke(args=update).exit_code == 0
+    assert error_of(client.refresh(tokens["refresh_token"])) == (400, "invalid_target")
+    assert error_of(client.exchange(waiting)) == (400, "invalid_target")
+    assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
+    page = browser.authorize(client, resource=DOCS, scope="openid read")
+    assert page.fields["api_scope"] == f"{DOCS}#read"  # asked again
 
 
 def narrow(app: Flask, client: RelyingParty, user: User, how: str) -> None:
