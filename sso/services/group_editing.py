@@ -12,10 +12,11 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import Group
-from sso.services import api_tokens, checks, clients, revocation, roles
+from sso.services import api_tokens, apis, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
+from sso.store import apis as stored_apis
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
 from sso.store import named_groups
@@ -56,9 +57,9 @@ def change(
 ) -> tuple[Group, Outcome]:
     """Change a group; `whole` replaces all members. Access that is lost ends at once.
 
-    A new name also applies to the members and to the clients that require the group. `provisioned`
-    may have an `external_id`. `expected`: name, external_id or version, as shown to the operator.
-    Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
+    A new name also applies to the members, and to the clients and APIs that require the group.
+    `provisioned` may have an `external_id`. `expected`: name, external_id or version, as shown to
+    the operator. Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     roles.require_admin(actor)
     user_ids = {*added, *removed, *(whole or ())}
@@ -157,8 +158,10 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     _replace(actor, members, ListEdit(added=(name,), removed=(old,)))
     group.name = name
     _flush(group)
+    edit = ListEdit(added=(name,), removed=(old,))
+    for api in stored_apis.requiring(old):
+        apis.change(actor, api.api_id, {}, lists={"groups": edit})
     for client_id in requiring:
-        edit = ListEdit(added=(name,), removed=(old,))
         clients.change(actor, client_id, {}, lists={"groups": edit})
 
 

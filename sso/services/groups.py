@@ -7,7 +7,7 @@ from shlex import quote
 from sso import context
 from sso.models import User
 from sso.process.program import COMMAND
-from sso.store import clients, groups
+from sso.store import apis, clients, groups
 
 
 def without_members(names: Iterable[str]) -> list[str]:
@@ -29,6 +29,7 @@ def not_known(names: Iterable[str], user: User) -> list[str]:
         return []
     existing = groups.with_members(except_of=user.id)
     existing.update(name for client in clients.every() for name in client.groups)
+    existing.update(name for api in apis.every() for name in api.groups)
     existing.update((context.settings().admin_group, context.settings().helpdesk_group))
     return [
         f"No application requires the group {name}, and no other user is in it"

@@ -9,7 +9,7 @@ from sso import clock
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import Group
-from sso.store import clients, groups
+from sso.store import apis, clients, groups
 from sso.store.lists import Order, batches, write
 
 BY_NAME = Order((Group.name,))
@@ -46,7 +46,7 @@ def lock(
     """Lock a group until the transaction ends, and return its current row.
 
     The users that are added or removed are locked first, as when a user's own groups are changed;
-    `with_members`: all members, too, and before them the clients that require the group.
+    `with_members`: all members, too, and before them the APIs and clients that require the group.
     """
     if with_members and (group := find(group_id)):
         lock_requiring(group.name)
@@ -56,9 +56,16 @@ def lock(
 
 
 def lock_requiring(name: str) -> list[str]:
-    """Lock the clients that require a group, and return their ids."""
+    """Lock the clients that require a group, and return their ids.
+
+    The APIs that require it are locked before them, with the clients of these APIs.
+    """
     requiring = sorted(client.client_id for client in clients.every() if name in client.groups)
-    for client_id in requiring:
+    of_apis = set[str]()
+    for api in apis.requiring(name):
+        apis.lock(api.api_id)
+        of_apis.update(client.client_id for client in apis.clients_of(api.identifier))
+    for client_id in sorted(of_apis.union(requiring)):
         clients.lock(client_id)  # before users are locked: see there
     return requiring
 
