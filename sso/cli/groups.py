@@ -11,7 +11,7 @@ from sso.extensions import db
 from sso.models import Group as NamedGroup
 from sso.process.program import COMMAND
 from sso.services import group_editing
-from sso.store import clients, groups, named_groups
+from sso.store import apis, clients, groups, named_groups
 
 group = Group("group", help="Groups of users.")
 _SHOWN_MEMBERS = 50
@@ -21,17 +21,19 @@ _NAMED_MEMBERS = 2
 @group.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List all groups, their members, and the applications that require them."""
+    """List all groups, their members, and the applications and APIs that require them."""
     members_by_group = groups.members(_SHOWN_MEMBERS if as_json else _NAMED_MEMBERS)
-    all_clients = clients.every()
+    all_clients, all_apis = clients.every(), apis.every()
     nobody = groups.Members(0, [])
     required = {name for client in all_clients for name in client.groups}
+    required |= {name for api in all_apis for name in api.groups}
     names = sorted(members_by_group.keys() | required | named_groups.names())
     rows = [
         (
             name,
             *members_by_group.get(name, nobody),
             [client for client in all_clients if name in client.groups],
+            [api for api in all_apis if name in api.groups],
         )
         for name in names
     ]
@@ -46,8 +48,9 @@ def list_(as_json: bool) -> None:
                         {"client_id": client.client_id, "client_name": client.name}
                         for client in required_by
                     ],
+                    "apis": [api.identifier for api in of_apis],
                 }
-                for name, count, first, required_by in rows
+                for name, count, first, required_by, of_apis in rows
             ]
         )
     else:
@@ -58,9 +61,11 @@ def list_(as_json: bool) -> None:
                     name,
                     count or "NOBODY",
                     ", ".join(email for _, email in first) + (", …" if count > len(first) else ""),
-                    ", ".join(client.name for client in required_by),
+                    ", ".join(
+                        [client.name for client in required_by] + [api.name for api in of_apis]
+                    ),
                 )
-                for name, count, first, required_by in rows
+                for name, count, first, required_by, of_apis in rows
             ],
             whole_last=True,
         )

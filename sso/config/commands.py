@@ -51,7 +51,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "delete": ("Delete an application with its tokens and consents.", "sso.cli.clients:delete"),
     }),
     "group": ("Groups of users.", {
-        "list": ("List all groups, their members, and the applications that require them.",
+        "list": ("List all groups, their members, and the applications and APIs that require them.",
                  "sso.cli.groups:list_"),
         "create": ("Create a group without members.", "sso.cli.groups:create"),
         "rename": ("Rename a group, for its members and the applications that require it.",

@@ -164,7 +164,7 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     for client_id in requiring.client_ids:
         clients.change(actor, client_id, {}, lists={"groups": edit})
     for api in requiring.apis:
-        apis.change(actor, api.api_id, {"groups": edit.applied_to(api.groups)})
+        apis.change(actor, api.api_id, {}, lists={"groups": edit})
 
 
 def _edit_members(

@@ -148,6 +148,11 @@ def every() -> Sequence[Api]:
     return db.session.scalars(select(Api).order_by(Api.created_at, Api.api_id)).all()
 
 
+def requiring(group: str) -> list[Api]:
+    """Return the APIs that only members of a group may use, in the order of locking."""
+    return sorted((api for api in every() if group in api.groups), key=lambda api: api.api_id)
+
+
 def with_identifiers(identifiers: Collection[str]) -> dict[str, Api]:
     """Return these APIs by identifier."""
     rows = db.session.scalars(select(Api).where(Api.identifier.in_(list(identifiers))))

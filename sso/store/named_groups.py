@@ -65,7 +65,7 @@ class Requiring(NamedTuple):
 
 def lock_requiring(name: str) -> Requiring:
     """Lock the APIs and clients that require a group, and the clients of these APIs."""
-    api_ids = sorted(api.api_id for api in apis.every() if name in api.groups)
+    api_ids = sorted(api.api_id for api in apis.requiring(name))
     locked = [api for api_id in api_ids if (api := apis.lock(api_id)) and name in api.groups]
     client_ids = {client.client_id for client in clients.every() if name in client.groups}
     of_apis = {client.client_id for api in locked for client in apis.clients_of(api.identifier)}

@@ -9,7 +9,7 @@ from flask import Flask
 
 from sso.audit import writer
 from tests.support.actors import RelyingParty
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_api, make_client, make_user
 
 PEOPLE = {
     "dana@example.com": ("Dana Demo", ["staff", 'odd "name"']),
@@ -17,6 +17,9 @@ PEOPLE = {
     "under_score@example.com": ("Élodie", ['x"staff']),
     "erin@example.org": ("Back\\slash", []),
 }
+
+
+DOCS = "https://docs.example"
 
 
 @pytest.fixture
@@ -79,6 +82,7 @@ def test_groups_are_listed(app: Flask, run: Any, people: dict[str, str]) -> None
     one, other = (
         make_client(app, name=name, groups=["staff", "empty"]) for name in ("Books", "Wiki")
     )
+    make_api(app, DOCS, groups=["empty"])
     listed = json.loads(run("group", "list", "--json").stdout)
     clients = [
         {"client_id": one.client_id, "client_name": "Books"},
@@ -86,13 +90,19 @@ def test_groups_are_listed(app: Flask, run: Any, people: dict[str, str]) -> None
     ]
     dana = {"id": people["dana@example.com"], "email": "dana@example.com"}
     real = {"id": people["x100%@example.com"], "email": "x100%@example.com"}
-    assert listed[0] == {"name": "empty", "members": 0, "first_members": [], "clients": clients}
+    assert listed[0] == {
+        "name": "empty",
+        "members": 0,
+        "first_members": [],
+        "clients": clients,
+        "apis": [DOCS],
+    }
     assert listed[2] == {
-        "name": "staff", "members": 2, "first_members": [dana, real], "clients": clients
+        "name": "staff", "members": 2, "first_members": [dana, real], "clients": clients, "apis": []
     }  # fmt: skip
     assert [group["name"] for group in listed] == ["empty", 'odd "name"', "staff", 'x"staff']
     rows = run("group", "list").stdout.splitlines()
-    assert rows[1].split(maxsplit=3) == ["empty", "NOBODY", "-", "Books, Wiki"]
+    assert rows[1].split(maxsplit=3) == ["empty", "NOBODY", "-", "Books, Wiki, Documents"]
 
 
 def test_members_of_a_large_group_are_counted(app: Flask, run: Any) -> None:

@@ -12,9 +12,9 @@ from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.roles import NotAllowed
-from sso.store import groups, named_groups
+from sso.store import apis, groups, named_groups
 from tests.support.events import events
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_api, make_client, make_user
 
 OLGA = audit.Actor("olga")
 
@@ -55,6 +55,24 @@ def test_renamed_for_members_and_clients(app: Flask) -> None:
     (event,) = events(app, "group_changed")
     assert event["changes"]["name"] == {"before": "staff", "after": "Büro Nord"}
     assert len(events(app, "user_changed")) == 2
+
+
+def test_renamed_for_apis(app: Flask) -> None:
+    make_user(app, groups=["staff"])
+    identifier = make_api(app, groups=["staff", "other"])
+    client = make_client(app, apis=[identifier])
+    with app.app_context():
+        row = db.session.get(Client, client.client_id)
+        assert row is not None
+        before = row.updated_at
+        group_editing.change(OLGA, group("staff").id, name="Büro Nord")
+        db.session.commit()
+        api = apis.find(identifier)
+        assert api is not None
+        assert api.groups == ["other", "Büro Nord"]
+        db.session.refresh(row)
+        assert row.updated_at > before  # so that its requests read the API again
+    assert [event["what"] for event in events(app, "api_changed")] == ["groups"]
 
 
 def test_another_name_is_refused_if_it_is_taken(app: Flask) -> None:

@@ -18,7 +18,7 @@ from sso.models import Group, User
 from sso.services import group_editing
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
-from sso.store import clients, named_groups, users
+from sso.store import apis, clients, named_groups, users
 
 _NOBODY = Message("There is no person with this email address.")
 
@@ -130,6 +130,7 @@ def group() -> Response:
         members=members.rows,
         pages=pages.neighbours(members),
         clients=[client for client in clients.every() if group.name in client.groups],
+        apis=apis.requiring(group.name),
         form=form,
         errors=refusal.errors,
     )
