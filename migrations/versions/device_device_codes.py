@@ -2,7 +2,7 @@
 
 Only additions: the version before runs on this schema.
 
-Revision ID: 0026
+Revision ID: device
 Revises: 0025
 Create Date: 2026-11-24 06:35:00
 
@@ -12,7 +12,7 @@ from alembic import op
 import sqlalchemy as sa
 
 
-revision = "0026"
+revision = "device"
 down_revision = "0025"
 branch_labels = None
 depends_on = None
