@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import requests
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from sso.config.client_fields import DEVICE_CODE
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 from tests.browser.test_accessibility import check
 
-PHONE = {"width": 375, "height": 812}
+PHONE = ViewportSize(width=375, height=812)
 
 
 @pytest.fixture(params=[("en", "light"), ("ar", "dark"), ("de", "light")], ids=["en", "ar", "de"])

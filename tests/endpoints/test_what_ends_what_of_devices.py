@@ -22,7 +22,9 @@ URI = "https://tv.example/callback"
 class Television(Device):
     """A device whose device code is presented where another client would present a code."""
 
-    def exchange(self, code: str, *_: Any, **more: Any) -> TestResponse:
+    def exchange(
+        self, code: str, headers: dict[str, str] | None = None, /, **more: str | None
+    ) -> TestResponse:
         return self.poll(device_code=code)
 
 

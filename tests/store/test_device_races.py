@@ -1,7 +1,8 @@
 """Devices at the same instant: one answer, and one token response."""
 
 from collections import Counter
-from threading import Barrier
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ from tests.support.factories import make_user
 def count(app: Flask, table: Any) -> int:
     with app.app_context():
         return db.session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def race(*acts: Callable[[], Any]) -> list[Any]:
+    """Do different things at the same instant."""
+    left = list(acts)
+    return at_once(len(acts), lambda: left.pop()())
 
 
 def press(browser: Browser, decision: str) -> Page:
@@ -67,8 +74,7 @@ def test_two_people_answer_at_once(app: Flask, user: User, decisions: tuple[str,
         for browser, email in zip(browsers, ("dana@example.com", "erin@example.com"), strict=True):
             browser.sign_in(email)
             enter(browser, device.user_code)
-        waiting = list(zip(browsers, decisions, strict=True))
-        pages = at_once(2, lambda waiting=waiting: press(*waiting.pop()))  # type: ignore[misc]
+        pages = race(*map(partial(partial, press), browsers, decisions))
         done = [page for page in pages if "done=" in page.url]
         assert len(done) == 1
         is_approved = "done=approved" in done[0].url
@@ -80,11 +86,11 @@ def test_one_person_presses_the_button_many_times(app: Flask, browser: Browser, 
     device.ask()
     page = enter(browser, device.user_code)
     fields = {**page.fields, "decision": "allow"}
-    cookie = browser.http._cookies  # type: ignore[attr-defined]
+    cookies = browser.http._cookies
 
     def again() -> Page:
         other = Browser(app)
-        other.http._cookies.update(cookie)  # type: ignore[attr-defined]
+        other.http._cookies = dict(cookies or {})
         return other.open(page.url, method="POST", data=fields)
 
     pages = at_once(8, again)
@@ -100,15 +106,7 @@ def test_withdrawn_while_it_is_allowed(app: Flask, user: User) -> None:
         device.ask()
         browser = Browser(app)
         enter(browser, device.user_code)
-        barrier = Barrier(2)
-        acts = [lambda: browser.submit(decision="allow"), lambda: withdraw(app, user, device)]  # noqa: B023
-
-        def act() -> Any:
-            mine = acts.pop()  # noqa: B023
-            barrier.wait(30)  # noqa: B023
-            return mine()
-
-        at_once(2, act)
+        race(partial(press, browser, "allow"), partial(withdraw, app, user, device))
         with app.app_context():
             has_consent = db.session.scalar(select(func.count()).select_from(Consent))
             lives = db.session.scalar(
@@ -133,8 +131,7 @@ def test_disabled_while_it_is_allowed(app: Flask) -> None:
         browser = Browser(app)
         browser.sign_in(user.email)
         enter(browser, device.user_code)
-        acts = [lambda: browser.submit(decision="allow"), lambda: end(app, user)]  # noqa: B023
-        at_once(2, lambda: acts.pop()())  # noqa: B023
+        race(partial(press, browser, "allow"), partial(end, app, user))
         assert device.poll().status_code == 400
         with app.app_context():
             assert not db.session.scalar(
