@@ -28,15 +28,6 @@ def without_api(case: Case) -> Explanation | None:
                     "%(apis)s.", apis=registered),
             case.update("--default-api", next(iter(client.apis))),
         )  # fmt: skip
-    if case.cause == Cause.UNKNOWN_RESOURCE:
-        resource = case["resource"]
-        return Explanation(
-            Message("The client is not registered for %(resource)s, or that API is disabled.",
-                    resource=resource),
-            Message("Registered are: %(apis)s. If the service may use it:",
-                    apis=registered or Message("(none)")),
-            case.update("--add-api", resource),
-        )  # fmt: skip
     return None
 
 

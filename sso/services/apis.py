@@ -180,7 +180,7 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
         identifier = repr(default_api[:200])
         message = "the default API %(identifier)s is not among its APIs"
         errors.append(Message(message, identifier=identifier))
-    errors += own_apis.client_errors(named, metadata["grant_types"])
+    errors += own_apis.client_errors(named, metadata.get("grant_types", ()))
     added = [text for text in entries if text not in before]
     available: dict[str, Described] = {}
     if added:
