@@ -506,6 +506,8 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     print_record([("client_id", client.client_id), *issued, *server])
     if client.is_public:
         print_line("It is public: it has no secret and has to use PKCE.")
+    elif client.trust_issuer:
+        print_line(f"It has no secret: JWTs of {client.trust_issuer} authenticate it.")
     elif not client.has_secret:
         print_line("It has no secret: it signs with its private key.")
     else:

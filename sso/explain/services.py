@@ -1,7 +1,6 @@
 """Services, the APIs that they may use, and the credentials of APIs."""
 
 from sso.audit.events import Event
-from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto.client_jwt import JwtFault
 from sso.explain.case import EXPECTED, Case, Explanation, command, compared, described
 from sso.flow import scopes
@@ -12,32 +11,20 @@ from sso.i18n.message import Message
 def without_api(case: Case) -> Explanation | None:
     """Explain a token request of a service that names no API that it may use."""
     client = case.client
-    if client is None or case["grant_type"] != CLIENT_CREDENTIALS:
+    if client is None or case.cause != Cause.NO_API_OF_SERVICE:
         return None
-    registered = ", ".join(client.apis)
-    if case.cause == Cause.NO_API_OF_SERVICE:
-        if not registered:
-            return Explanation(
-                Message("The client is registered for no API, and userinfo is about people."),
-                Message("Register it for the API, by its identifier:"),
-                case.update("--add-api", "URI"),
-            )  # fmt: skip
+    if not client.apis:
         return Explanation(
-            Message("The request names no API, and the client has no default API."),
-            Message("Make the application send one of these as resource, or make one the default: "
-                    "%(apis)s.", apis=registered),
-            case.update("--default-api", next(iter(client.apis))),
-        )  # fmt: skip
-    if case.cause == Cause.UNKNOWN_RESOURCE:
-        resource = case["resource"]
-        return Explanation(
-            Message("The client is not registered for %(resource)s, or that API is disabled.",
-                    resource=resource),
-            Message("Registered are: %(apis)s. If the service may use it:",
-                    apis=registered or Message("(none)")),
-            case.update("--add-api", resource),
-        )  # fmt: skip
-    return None
+            Message("The client is registered for no API, and userinfo is about people."),
+            Message("Register it for the API, by its identifier:"),
+            case.update("--add-api", "URI"),
+        )
+    return Explanation(
+        Message("The request names no API, and the client has no default API."),
+        Message("Make the application send one of these as resource, or make one the default: "
+                "%(apis)s.", apis=", ".join(client.apis)),
+        case.update("--default-api", next(iter(client.apis))),
+    )  # fmt: skip
 
 
 def without_scope(case: Case) -> Explanation | None:

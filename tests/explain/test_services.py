@@ -44,9 +44,6 @@ def test_without_an_api(app: Flask, explain: Explain, service: Service) -> None:
     assert f"client update {service.client_id} --default-api {API}" in text
     text = explain(make_service(app, apis=[]).ask())
     assert "registered for no API" in text
-    text = explain(service.ask(resource=OTHER_API))
-    assert f"not registered for {OTHER_API}" in text
-    assert f"--add-api {OTHER_API}" in text
 
 
 def test_without_a_scope(explain: Explain, service: Service) -> None:

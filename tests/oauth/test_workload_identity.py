@@ -465,6 +465,9 @@ def test_commands(app: Flask) -> None:
     )  # fmt: skip
     assert made.exit_code == 0, made.output
     client = json.loads(made.stdout)
+    arguments = ["client", "create", "--name", "B", "--service", "--api", API, "--trust-issuer"]
+    text = run(args=[*arguments, "https://ci.example", "--trust-subject", "job:1"]).output
+    assert "It has no secret: JWTs of https://ci.example authenticate it." in text
     assert "client_secret" not in client
     assert client["token_endpoint_auth_method"] == "private_key_jwt"
     assert client["trust_subject"] == "repo:octo-org/octo-repo:*"

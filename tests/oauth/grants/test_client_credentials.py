@@ -152,8 +152,10 @@ def test_the_resource_chooses_the_audience(app: Flask, service: Service) -> None
         ('a"\\\u00e9', "(unreadable)"),
     ],
 )
-def test_no_api_that_it_may_use(service: Service, resource: str, words: str) -> None:
+def test_no_api_that_it_may_use(app: Flask, service: Service, resource: str, words: str) -> None:
     assert refused(service.ask(resource=resource), "invalid_target", words)
+    (told,) = events(app, "tokens_refused")
+    assert (told["error"], told["client"]) == ("invalid_target", service.client_id)
 
 
 def test_without_any_api(app: Flask, api: ResourceServer) -> None:
