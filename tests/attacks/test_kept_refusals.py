@@ -203,9 +203,12 @@ def test_a_network_displaces_its_own_rows_alone(
 ) -> None:
     """However much it is allowed to write, and whichever client it names."""
     monkeypatch.setattr(noting, "AN_HOUR", 10_000)
-    mine = client.userinfo("x", environ_overrides={"REMOTE_ADDR": "198.51.100.1"})
+    here: Any = {"REMOTE_ADDR": "198.51.100.1"}
+    mine = client.userinfo("x", environ_overrides=here)
     proven = client.exchange("x")
     http = app.test_client(use_cookies=False)
+    query = urlencode(client.parameters(redirect_uri=CALLBACK + "/"))
+    named = http.get(f"{BASE}/oauth2/authorize?{query}", environ_overrides=here)
     for _ in range(3 * refusals.KEPT):
         from_there: Any = {"REMOTE_ADDR": "203.0.113.9"}
         client.userinfo("x", environ_overrides=from_there)
@@ -213,8 +216,9 @@ def test_a_network_displaces_its_own_rows_alone(
         http.get(f"{BASE}/oauth2/authorize?{query}", environ_overrides=from_there)
         http.get(f"{BASE}/nothing/token", environ_overrides=from_there)
     kept = rows(app)
-    assert len(kept) == 3 * refusals.KEPT + 2
+    assert len(kept) == 3 * refusals.KEPT + 3
     assert "did not issue the access token" in explain(mine)
+    assert "trailing slash" in explain(named)
     assert "No such code" in explain(proven)
 
 
