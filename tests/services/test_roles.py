@@ -162,6 +162,20 @@ def test_the_first_administrator(app: Flask) -> None:
         assert found.groups == [ADMINS]
 
 
+def test_an_administrator_in_other_groups(app: Flask) -> None:
+    email = "ada@example.com"
+    more = ["--group", "staff", "--group", "board", "--password-stdin"]
+    made = app.test_cli_runner().invoke(
+        args=["user", "create", "--email", email, "--name", "Ada", "--admin", *more],
+        input="correct horse battery\n",
+    )
+    assert made.exit_code == 0
+    with app.app_context():
+        user = users.find_by_email(email)
+        assert user
+        assert set(user.groups) == {"staff", "board", ADMINS}
+
+
 def test_two_who_remove_each_other(app: Flask, ada: User) -> None:
     """One of them is too late, on every database."""
     bob = make_user(app, "bob@example.com", groups=[ADMINS])
