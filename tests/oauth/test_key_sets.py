@@ -266,6 +266,8 @@ def loopback_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_set_over_http() -> None:
     with serving(body(SET)) as (url, _):
         assert [key.kid for key in key_sets.read(url)] == ["k1"]
+    with serving(body(SET.ljust(key_sets.MAX_LENGTH))) as (url, _):  # as long as one may be
+        assert [key.kid for key in key_sets.read(url)] == ["k1"]
 
 
 @pytest.mark.usefixtures("loopback_is_public")

@@ -90,10 +90,15 @@ def test_other_changes_to_the_last_one(app: Flask, ada: User) -> None:
         assert user.groups == [ADMINS, "staff"]
 
 
-def test_a_disabled_administrator_may_go(app: Flask, ada: User) -> None:
+@BY_NAME
+@pytest.mark.parametrize("are_others", [True, False])
+def test_a_disabled_administrator_may_go(app: Flask, remove: Any, are_others: bool) -> None:
+    """Nobody is lost who could sign in, whoever else there is."""
     off = make_user(app, "off@example.com", groups=[ADMINS], disabled=True)
+    if are_others:
+        make_user(app, "ada@example.com", groups=[ADMINS])
     with app.app_context():
-        accounts.delete(OPERATOR, loaded(off))
+        remove(OPERATOR, loaded(off))
 
 
 HELP: dict[str, Callable[[Actor, User], Any]] = {
