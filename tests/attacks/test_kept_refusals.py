@@ -7,7 +7,7 @@ to run that helps the attacker.
 import base64
 import json
 import re
-import shlex
+import subprocess
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,6 +18,7 @@ from flask import Flask
 from sso import clock
 from sso.extensions import db
 from sso.models import Refusal, User
+from sso.observability.redaction import HIDDEN
 from sso.ratelimit import refusals as noting
 from sso.store import refusals
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
@@ -142,6 +143,53 @@ def test_long_values_are_cut(
     assert len(explain.json("--limit", "1000")) == len(kept)
 
 
+def kept(app: Flask, refuse: Callable[[], object]) -> dict[str, Any]:
+    """What is kept of one refusal."""
+    before = {row.id for row in rows(app)}
+    refuse()
+    (row,) = (row for row in rows(app) if row.id not in before)
+    details: dict[str, Any] = json.loads(row.details)
+    return details
+
+
+def test_a_long_value_is_cut_to_a_thousand_characters(
+    app: Flask, browser: Browser, client: RelyingParty
+) -> None:
+    """Also where the row would have room for more. One that is as long as that stays."""
+    most = noting._LONGEST_FACT
+    assert most == 1000
+    for length in (most - 1, most, most + 1, 3 * most):
+        uri = f"{CALLBACK}/".ljust(length, "/")
+
+        def refuse(uri: str = uri) -> None:
+            browser.authorize(client, redirect_uri=uri)
+
+        value = kept(app, refuse)["redirect_uri"]
+        is_cut = length > most
+        assert value == (uri[: most - 1] + HIDDEN if is_cut else uri)
+    for length in (most - 1, most, 3 * most):
+        value = noting._shown("sent", "é " * length)
+        assert isinstance(value, str)
+        assert len(value) == most - 1
+    assert noting._shown("sent", "é") == "é"
+    for name in ("sent", "redirect_uri"):  # without more that would be cut elsewhere
+        assert len(str(noting._shown(name, ":/" * most))) <= most
+
+
+def test_a_long_path_is_cut(app: Flask, browser: Browser) -> None:
+    """To twenty segments, and before what is looked for in it."""
+    for count in (1, 19, 20, 21, 500):
+        shown = noting.shown_path("/a" * count)
+        assert shown == "/a" * min(count, 19)
+    assert noting.shown_path("/a?" + "x" * 5000) == "/a?…"
+    assert noting.shown_path("/".ljust(5000, "/") + "?x") == "/" * 19
+    assert noting.shown_path("/" + "s" * 36) == "/" + "s" * 36
+    assert noting.shown_path("/" + "s" * 37) == "/" + HIDDEN
+    assert len(noting.shown_path("/" + "/".join(["s" * 36] * 20))) == noting._LONGEST
+    uri = "https://books.example/" + "a/" * noting._LONGEST
+    assert noting.without_query(uri + "?x") == uri[: 2 * noting._LONGEST]
+
+
 def test_a_row_of_many_long_values() -> None:
     details = {f"name {number}": "\U0001f600" * 1000 for number in range(100)}
     text = noting._as_json({"error": "invalid_request", **details})
@@ -155,9 +203,12 @@ def test_a_network_displaces_its_own_rows_alone(
 ) -> None:
     """However much it is allowed to write, and whichever client it names."""
     monkeypatch.setattr(noting, "AN_HOUR", 10_000)
-    mine = client.userinfo("x", environ_overrides={"REMOTE_ADDR": "198.51.100.1"})
+    here: Any = {"REMOTE_ADDR": "198.51.100.1"}
+    mine = client.userinfo("x", environ_overrides=here)
     proven = client.exchange("x")
     http = app.test_client(use_cookies=False)
+    query = urlencode(client.parameters(redirect_uri=CALLBACK + "/"))
+    named = http.get(f"{BASE}/oauth2/authorize?{query}", environ_overrides=here)
     for _ in range(3 * refusals.KEPT):
         from_there: Any = {"REMOTE_ADDR": "203.0.113.9"}
         client.userinfo("x", environ_overrides=from_there)
@@ -165,8 +216,9 @@ def test_a_network_displaces_its_own_rows_alone(
         http.get(f"{BASE}/oauth2/authorize?{query}", environ_overrides=from_there)
         http.get(f"{BASE}/nothing/token", environ_overrides=from_there)
     kept = rows(app)
-    assert len(kept) == 3 * refusals.KEPT + 2
+    assert len(kept) == 3 * refusals.KEPT + 3
     assert "did not issue the access token" in explain(mine)
+    assert "trailing slash" in explain(named)
     assert "No such code" in explain(proven)
 
 
@@ -252,16 +304,43 @@ def test_another_path_comes_with_a_warning(
     assert "Anyone can send such a request." in found["fix"]
 
 
+def in_a_shell(command: str) -> list[str]:
+    """The words of a command, as a shell takes them that runs nothing of it."""
+    script = f"printf '%s\\0' {command}"
+    run = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    return run.stdout.split("\0")[:-1]
+
+
 @pytest.mark.parametrize(
-    "path", ["/it's/$(id)/`id`", "/a&b;c", "/(callback)", "/!history", "/*", "/~root", "/-x"]
+    "path",
+    ["/a&b;c", "/(callback)", "/!history", "/~root", "/-x", "/$HOME", "/it's/$(id)", "/a;id"],
 )
 def test_commands_are_quoted_for_the_shell(
     browser: Browser, client: RelyingParty, explain: Explain, path: str
 ) -> None:
     uri = f"https://books.example{path}"
     found = explain.json(_id(browser.authorize(client, redirect_uri=uri)))
-    if found["command"]:
-        assert shlex.split(found["command"])[-1] == uri
+    update = ["flask", "client", "update", client.client_id, "--add-redirect-uri", uri]
+    assert in_a_shell(found["command"]) == update
+
+
+@pytest.mark.parametrize("path", ["/`id`", "/*", "/a b", "/<x>", "/{x}", "/\\x", '/"x"'])
+def test_what_cannot_be_registered_is_in_no_command(
+    browser: Browser, client: RelyingParty, explain: Explain, path: str
+) -> None:
+    uri = f"https://books.example{path}"
+    found = explain.json(_id(browser.authorize(client, redirect_uri=uri)))
+    assert found["command"] is None
+
+
+def test_names_of_groups_are_quoted_too(scene: Scene, explain: Explain) -> None:
+    """A directory's groups may have any name."""
+    group = "people & $(id) 'of' `here`"
+    scene.register(groups=[group])
+    scene.browser.authorize(scene.client)
+    found = explain.json(_id(scene.browser.sign_in()))
+    update = ["flask", "user", "update", scene.user.email, "--add-group", group]
+    assert in_a_shell(found["command"]) == update
 
 
 def test_so_are_email_addresses(scene: Scene, explain: Explain) -> None:
@@ -274,8 +353,7 @@ def test_so_are_email_addresses(scene: Scene, explain: Explain) -> None:
         found.email, found.disabled_at = email, clock.now()
         db.session.commit()
     command = explain.json(_id(scene.client.userinfo(token)))["command"]
-    assert shlex.split(command) == ["flask", "user", "enable", email]
-    assert "`" not in command.replace(shlex.quote(email), "")
+    assert in_a_shell(command) == ["flask", "user", "enable", email]
 
 
 def test_naming_a_public_client_proves_nothing(

@@ -18,6 +18,7 @@ from werkzeug.wrappers import Response
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.i18n import languages
+from sso.observability import redaction
 from sso.ratelimit import networks
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.each import each
@@ -233,11 +234,26 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
     def everything(one: str) -> None:
         languages.known([one * 4000, *((one * 40) for _ in range(20))])
         networks.of(one * 8000)
+        redaction.redact(f"?a={one * 8000}")
+        redaction.redact_url(one * 8000)
         languages.browser_name(one * 200)
         address(one)
 
     with app.test_request_context():
         compare(everything, unit, "x")
+
+
+@each("unit", UNITS)
+def test_an_address_is_counted_before_it_is_read(unit: str) -> None:
+    """The library looks at each character first: a quarter of a second for a whole body."""
+    text = unit * (BODY // len(unit))
+
+    def read() -> None:
+        for email in (f"{text}@example.com", f"a@{text}"):
+            with pytest.raises(ValueError, match=r"too long|@-sign"):
+                email_addresses.normalized(email)
+
+    assert cpu(read) < 0.01
 
 
 @each("unit", [*UNITS, "4(", "|1!", "19", "1/", "ab", "@4", "(3", "0o", "qwe"])

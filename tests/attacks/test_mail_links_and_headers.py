@@ -13,6 +13,7 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
+from sso.services import notifications
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.mailbox import Mailbox, link_in, text_of
 
@@ -86,3 +87,27 @@ def test_strangers_put_no_words_into_a_mail(app: Flask, mailbox: Mailbox) -> Non
     (mail,) = mailbox.read()
     assert "evil" not in mail.as_string()
     assert "Hello" not in text_of(mail)
+
+
+LINES = "Phone\r\n\r\nYour account ends.\u2028\u202eSee\x1b[2J\thttps://evil.example/ " + "x" * 300
+
+
+def test_no_name_begins_a_line(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """Of a user, a factor, a provider or an account there: it is one line, and not a long one."""
+    with app.app_context():
+        person = db.session.get_one(User, user.id)
+        person.name = LINES
+        notifications.factor_added(person, LINES)
+        notifications.factor_removed(person, LINES)
+        notifications.identity_added(person, LINES, LINES)
+        notifications.identity_removed(person, LINES, LINES)
+        db.session.commit()
+    mails = mailbox.read()
+    assert len(mails) == 4
+    for mail in mails:
+        for text in (text_of(mail), text_of(mail, "html"), mail["Subject"], mail["To"]):
+            lines = [line.strip() for line in text.splitlines()]
+            assert not [line for line in lines if line.startswith("Your account ends")]
+            assert not set(text) & set("\t\u2028\u202e\x1b")
+            assert "x" * 200 not in text
+        assert "Hello Phone Your account ends. See [2J https://evil.example/ xx" in text_of(mail)

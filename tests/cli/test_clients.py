@@ -92,6 +92,20 @@ def test_an_update_cannot_loosen_a_profile(run: Any, jwks: str, option: str) -> 
     assert run("client", "update", "Bank", "--no-profile", option).exit_code == 0
 
 
+def test_what_is_given_beside_a_profile_goes_before_what_it_implies(run: Any, jwks: str) -> None:
+    profile = ("--profile", "fapi2", "--jwks", jwks, "--id-token-alg", "PS256")
+    made = parsed(run(*CREATE, *profile, "--json"))
+    assert made["id_token_signed_response_alg"] == "PS256"
+    other = parsed(run("client", "create", "--name", "Other", "--redirect-uri", URL, "--json"))
+    update = ("client", "update", other["client_id"], *profile, "--auth-method", "private_key_jwt")
+    # It is refused rather than ignored.
+    refused = run(*update, "--no-require-par")
+    assert "the profile fapi2 requires" in refused.stderr
+    changed = parsed(run(*update, "--json"))
+    assert changed["id_token_signed_response_alg"] == "PS256"
+    assert changed["require_pushed_authorization_requests"] is True
+
+
 def test_an_update_says_what_breaks(run: Any, jwks: str) -> None:
     run(*CREATE)
     told = run("client", "update", "Bank", "--profile", "fapi2", "--jwks", jwks).stderr

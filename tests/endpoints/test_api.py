@@ -77,6 +77,17 @@ def test_a_life(app: Flask, api: Api) -> None:
     assert made["client_secret"] not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("hours", "status"),
+    [(0, 200), (1, 200), (8760, 200), (8761, 400), (-1, 400), (True, 400), (False, 400),
+     ("1", 400), (1.5, 400), (None, 400), ([1], 400)],
+)  # fmt: skip
+def test_for_how_long_the_old_secret_is_kept(api: Api, hours: Any, status: int) -> None:
+    client_id = api("POST", body=BODY).get_json()["client_id"]
+    answer = api("POST", f"/{client_id}/secret", {"keep_old": hours})
+    assert answer.status_code == status, answer.text
+
+
 def test_a_disabled_client_stays_disabled(app: Flask, api: Api, browser: Browser) -> None:
     client = make_client(app)
     make_user(app)

@@ -1,6 +1,6 @@
 """Browser sessions: lifetimes, "keep me signed in", and the cookie."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from flask import Flask
@@ -99,6 +99,25 @@ def test_a_page_outside_of_its_path_leaves_it_alone(browser: Browser, user: User
     assert page.status == 404
     assert "Set-Cookie" not in page.headers
     assert is_signed_in(browser)
+
+
+@pytest.mark.parametrize("path", ["account", "account/activity"])
+def test_a_page_that_is_opened_prolongs_the_session(
+    app: Flask, clock: Clock, browser: Browser, user: User, path: str
+) -> None:
+    """Also in the database: the next request finds it there."""
+
+    def ends() -> tuple[datetime, datetime]:
+        with app.app_context():
+            session = db.session.scalars(select(BrowserSession)).one()
+            return session.last_seen_at, session.expires_at
+
+    browser.sign_in()
+    before = ends()
+    clock.move(minutes=5)
+    assert browser.open(f"{ORIGIN}{BASE}/{path}").status == 200
+    for after, was in zip(ends(), before, strict=True):
+        assert after - was >= timedelta(minutes=5)
 
 
 # Sessions of one person: how many there may be, which are shown, and which end.

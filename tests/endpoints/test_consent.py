@@ -96,6 +96,16 @@ def test_nobody_unticks_openid_or_ticks_more(
     assert scope_of(client, code) == {"openid", "email"}
 
 
+def test_openid_is_allowed_with_whatever_the_form_offers(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """It has no box, and without it nothing would be left to sign in with."""
+    browser.authorize(client, scope="openid email")
+    browser.sign_in()
+    code = browser.submit(decision="allow", offered="email", scope_email="1").code
+    assert scope_of(client, code) == {"openid", "email"}
+
+
 def test_nothing_is_allowed_that_was_not_on_the_page(
     app: Flask, browser: Browser, user: User
 ) -> None:

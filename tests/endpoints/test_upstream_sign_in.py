@@ -133,13 +133,18 @@ def test_it_is_not_connected_unless_the_person_agrees(
     assert browser.open(f"{BASE}/sign-in/connect").path == f"{BASE}/account"
 
 
-def test_it_does_not_wait_for_ever(corp: Corp, browser: Browser, user: User, clock: Clock) -> None:
+@pytest.mark.parametrize(("seconds", "waits"), [(1800, True), (1801, False)])
+def test_it_does_not_wait_for_ever(
+    corp: Corp, browser: Browser, user: User, clock: Clock, seconds: int, waits: bool
+) -> None:
     """Who signs in on this browser much later may be somebody else."""
+    clock.stand_still()
     corp.says = replace(DANA, email_verified=False)
     corp.sign_in()
-    clock.move(minutes=31)
+    clock.move(seconds=seconds)
     browser.open(f"{BASE}/sign-in?local=1")
-    assert browser.sign_in().path == f"{BASE}/account"
+    assert (("decision", "connect") in browser.sign_in().buttons) == waits
+    assert (browser.page.path == f"{BASE}/account") != waits
 
 
 def test_a_first_sign_in_makes_an_account(corp: Corp, browser: Browser) -> None:

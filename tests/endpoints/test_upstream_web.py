@@ -452,6 +452,11 @@ def test_sessions_that_cannot_be_checked_do_not_hold_up_others(
         patched.setattr(http_call, "call", fails_twice)
         assert upkeep.recheck_providers() == 3
     assert [is_signed_in(one) for one in browsers] == [True, True, False]
+    # They do not count as checked: they are asked about as soon as the provider is back.
+    with app.app_context():
+        assert upkeep.recheck_providers() == 2
+        assert upkeep.recheck_providers() == 0
+    assert [is_signed_in(one) for one in browsers] == [False] * 3
 
 
 @pytest.mark.slow

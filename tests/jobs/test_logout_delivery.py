@@ -256,6 +256,26 @@ def test_a_disabled_client_is_told_nothing(app: Flask, user: User, is_disabled: 
     assert len(rows(app)) == (0 if is_disabled else 1)
 
 
+@pytest.mark.parametrize("change", ["disabled", "without an address", "as before"])
+def test_a_client_that_changed_since_it_was_queued(app: Flask, user: User, change: str) -> None:
+    """It is told nothing any more, and the token does not wait for it."""
+    receiver = Receiver()
+    with receiver.listening() as url:
+        owe(app, url)
+        with app.app_context():
+            client = db.session.scalars(select(Client)).one()
+            if change == "disabled":
+                client.disabled_at = clock.now()
+            elif change == "without an address":
+                metadata = dict(client.client_metadata)
+                del metadata["backchannel_logout_uri"]
+                client.set_client_metadata(metadata)
+            db.session.commit()
+        assert deliver(app) == 1
+    assert len(receiver.tokens) == (change == "as before")
+    assert [row.next_attempt_at for row in rows(app)] == [None]
+
+
 def test_one_that_waits_is_not_queued_twice(app: Flask, user: User) -> None:
     client = make_client(app, backchannel_logout_uri="http://127.0.0.1:9/")
     other = make_client(app, name="Other", backchannel_logout_uri="http://127.0.0.1:9/")

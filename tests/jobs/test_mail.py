@@ -25,7 +25,7 @@ from sso.extensions import db
 from sso.jobs import mail
 from sso.jobs import mail as mail_jobs
 from sso.models import Mail, MailToken, User
-from sso.services import notifications
+from sso.services import mail_links, notifications
 from sso.store import outbox
 from tests.conftest import Clock
 from tests.support.factories import make_user
@@ -521,3 +521,25 @@ def test_what_nobody_needs_any_more_is_not_sent(
             setattr(user, name, value)
         db.session.commit()
     assert len(mailbox.read()) == is_sent
+
+
+@pytest.mark.parametrize(
+    ("address", "subject"),
+    [
+        ("new@example.com", "confirm your new"),
+        ("dana@example.com", None),  # it is the user's own: there is nothing to change
+        ("taken@example.com", "already"),
+    ],
+)
+def test_whose_address_a_new_one_is(
+    app: Flask, user: User, address: str, subject: str | None
+) -> None:
+    make_user(app, "taken@example.com")
+    with app.app_context():
+        details = {"bond": mail_links.bond(db.session.get_one(User, user.id))}
+        change = Mail(kind="change_email", address=address, user_id=user.id, details=details)
+        written = mail.write(change)
+        db.session.rollback()
+    assert (written is None) == (subject is None)
+    if written:
+        assert subject in written.message["Subject"]

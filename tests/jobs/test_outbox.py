@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from flask import Flask
@@ -127,6 +128,32 @@ def test_five_mails_an_hour_of_a_kind_to_an_address(app: Flask, clock: Clock) ->
         assert not add("dana@example.com", "reset")
         clock.move(minutes=2)
         assert add("dana@example.com", "reset")
+
+
+def test_as_many_at_once_as_one_by_one(app: Flask, clock: Clock) -> None:
+    def planned(email: str, kind: str = "invite") -> outbox.NewMail:
+        return outbox.NewMail(uuid4(), kind, email, None, {})
+
+    with app.app_context():
+        few = [planned("dana@example.com") for _ in range(outbox.MOST_MAILS_AN_HOUR)]
+        assert outbox.add_all(few) == set()
+        one_more, other = planned("dana@example.com"), planned("erin@example.com")
+        assert outbox.add_all([one_more, other]) == {one_more.id}
+        assert outbox.add_all([planned("dana@example.com", "verify")]) == set()
+        clock.move(minutes=61)
+        assert outbox.add_all([planned("dana@example.com")]) == set()
+        assert outbox.add_all([]) == set()
+
+
+def test_when_an_entry_is_given_up(app: Flask, clock: Clock) -> None:
+    """The last attempt may come when the time is over, and not a moment later."""
+    clock.stand_still()
+    now, seconds = clock.time, timedelta(seconds=1)
+    outboxes = outbox.Outbox(Mail, timedelta(seconds=10), give_up_after=timedelta(hours=1))
+    for attempts, pause in ((1, 10), (2, 20), (9, 1800), (50, 1800)):
+        last = now + timedelta(seconds=pause) - timedelta(hours=1)
+        assert outboxes.next_attempt(last, attempts, now) == now + timedelta(seconds=pause)
+        assert outboxes.next_attempt(last - seconds, attempts, now) is None
 
 
 def mail(number: int, due: Any, attempts: int = 0) -> Mail:

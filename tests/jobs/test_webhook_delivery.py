@@ -367,6 +367,31 @@ def test_what_failed_before_does_not_count_after_it_is_enabled(
     assert (webhook.disabled_at, webhook.disabled_reason, webhook.failures) == (None, None, 1)
 
 
+@pytest.mark.parametrize(
+    ("since", "failures", "is_disabled"),
+    [
+        (webhook_delivery.DISABLED_AFTER, 19, True),
+        (webhook_delivery.DISABLED_AFTER, 18, False),
+        (webhook_delivery.DISABLED_AFTER - timedelta(seconds=1), 500, False),
+    ],
+)
+def test_when_a_webhook_is_disabled(
+    app: Flask, user: User, clock: Clock, since: timedelta, failures: int, is_disabled: bool
+) -> None:
+    """With the twentieth failure, three days after the first one."""
+    clock.stand_still()
+    with Receiver(500).listening() as url:
+        id_, _ = add(app, url)
+        with app.app_context():
+            webhook = db.session.get_one(Webhook, id_)
+            webhook.failing_since, webhook.failures = clock.now() - since, failures
+            db.session.commit()
+        rename(app, user)
+        assert deliver(app) == 1
+    assert (find(app, id_).disabled_at is not None) == is_disabled
+    assert find(app, id_).failures == failures + 1
+
+
 def test_a_slow_receiver_holds_up_no_other(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

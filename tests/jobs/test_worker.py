@@ -1,14 +1,19 @@
 """The worker: every job in its own rhythm, none held up by another."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from threading import Event, Thread
 
 import pytest
 from flask import Flask
 
+from sso import context
+from sso.crypto.keys import ALGORITHMS
 from sso.jobs import worker
 from sso.jobs.worker import Job
 from sso.process import stop_signals
+from sso.store import keys
+from tests.conftest import Clock
 
 
 def test_a_job_that_hangs_or_fails_holds_up_no_other(
@@ -66,3 +71,17 @@ def test_it_says_at_the_start_where_mail_goes(
     assert make_app(**settings).test_cli_runner().invoke(args=["worker"]).exit_code == 0
     assert f"worker started; {words}" in caplog.messages
     assert "secret" not in caplog.text
+
+
+def test_keys_are_rotated_when_they_have_reached_their_age(app: Flask, clock: Clock) -> None:
+    clock.stand_still()
+    with app.app_context():
+        oldest = keys.oldest_activation()
+        assert oldest
+        age = timedelta(seconds=context.settings().key_lifetime)
+        clock.move(seconds=(oldest + age - clock.time).total_seconds() - 1)
+        assert worker.rotate_aged_keys() == 0
+        clock.move(seconds=1)
+        assert worker.rotate_aged_keys() == len(ALGORITHMS)
+        assert worker.rotate_aged_keys() == 0
+        assert keys.oldest_activation() == clock.time

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sso.ldap import directory, filters, messages
 from sso.ldap.connection import Connection, Refused, Server, Unavailable
-from sso.ldap.directory import Directory
+from sso.ldap.directory import AMBIGUOUS, UNKNOWN, Directory, NotAllowed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
@@ -346,3 +346,61 @@ def test_a_person_is_in_as_many_groups_as_there_may_be_and_no_more() -> None:
     assert groups(directory.MOST_GROUPS) == directory.MOST_GROUPS
     with pytest.raises(Refused, match="more than"):
         groups(directory.MOST_GROUPS + 1)
+
+
+def plain(*servers: Server) -> Directory:
+    return Directory(
+        servers=servers,
+        base="dc=x",
+        user_filter=filters.parse("(cn=*)"),
+        login_attributes=("uid",),
+        subject_attribute="entryUUID",
+        user_name_attribute="uid",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(0, None), (4, AMBIGUOUS)], ids=["all entries", "size limit"]
+)
+def test_an_answer_that_was_cut_signs_nobody_in(code: int, reason: str | None) -> None:
+    """It shows one entry, but the server may have stopped before the second one."""
+    subject = messages.encode(
+        messages.SEQUENCE, messages.text("entryUUID"), messages.encode(messages.SET, b"\x04\x017")
+    )
+    entry = message(
+        1, 0x64, messages.text("uid=dana,dc=x"), messages.encode(messages.SEQUENCE, subject)
+    )
+    tried: list[str | None] = []
+
+    def answer(handler: socketserver.BaseRequestHandler) -> None:
+        handler.request.recv(1000)
+        handler.request.sendall(entry + result(1, 0x65, code))
+        handler.request.recv(1000)
+        handler.request.sendall(result(2, 0x61))
+        handler.request.recv(1000)
+
+    with answering(answer) as server:
+
+        def sign_in() -> str:
+            return plain(server).sign_in("dana", "secret", datetime.now(UTC), tried.append).subject
+
+        if reason is None:
+            assert sign_in() == "7"
+            assert tried == ["7"]
+        else:
+            with pytest.raises(NotAllowed) as refused:
+                sign_in()
+            assert refused.value.reason == reason
+            assert tried == []
+
+
+@pytest.mark.parametrize(
+    ("login", "password"), [("", "x"), (" ", "x"), ("\t\u3000", "x"), ("\0", "x"), ("dana", "")]
+)
+def test_no_server_is_asked_for_nobody(login: str, password: str) -> None:
+    """Without a server, any question to one would raise `Unavailable`."""
+    with pytest.raises(NotAllowed) as refused:
+        plain().sign_in(login, password, datetime.now(UTC), lambda _: None)
+    assert refused.value.reason == UNKNOWN
+    with pytest.raises(Unavailable):
+        plain().sign_in("dana", "x", datetime.now(UTC), lambda _: None)

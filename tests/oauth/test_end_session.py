@@ -365,6 +365,19 @@ def test_a_client_without_a_site_of_its_own(
     assert "Back to" not in page.html
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_client_with_a_site_among_other_addresses(
+    app: Flask, browser: Browser, user: User, is_first: bool
+) -> None:
+    uris = ["https://books.example/callback", "com.example.books:/callback"]
+    client = make_client(app, redirect_uris=uris if is_first else uris[::-1], public=True)
+    browser.sign_in()
+    page = send(browser, "GET", client_id=client.client_id, post_logout_redirect_uri=BYE)
+    assert page.status == 400
+    assert "Back to" in page.html
+    assert 'href="https://books.example/"' in page.html
+
+
 @pytest.mark.parametrize(
     "more",
     [

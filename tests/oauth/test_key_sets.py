@@ -63,6 +63,15 @@ def test_it_is_read_once(clock: Clock) -> None:
     assert len(remote.reads) == 1
 
 
+def test_it_is_read_once_for_each_of_its_keys(clock: Clock) -> None:
+    remote = Remote("a", "b")
+    sets = KeySets(remote.read)
+    for kid in ("b", "a", None):
+        clock.move(seconds=31)
+        assert kids(sets, kid) == ["a", "b"]
+    assert len(remote.reads) == 1
+
+
 def test_a_new_key_is_found_at_once_but_not_more_often_than_allowed(clock: Clock) -> None:
     remote = Remote("a")
     sets = KeySets(remote.read)
@@ -265,6 +274,8 @@ def loopback_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("loopback_is_public")
 def test_a_set_over_http() -> None:
     with serving(body(SET)) as (url, _):
+        assert [key.kid for key in key_sets.read(url)] == ["k1"]
+    with serving(body(SET.ljust(key_sets.MAX_LENGTH))) as (url, _):  # as long as one may be
         assert [key.kid for key in key_sets.read(url)] == ["k1"]
 
 

@@ -1,5 +1,6 @@
 """Introspection (RFC 7662 §2.2): a token is active exactly as long as it works."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,21 @@ def test_offline_it_expires_by_itself(
     tokens = obtain(browser, client, OFFLINE)
     clock.move(days=days)
     assert active(client, tokens) == (False, alive)
+
+
+def test_a_family_that_ends_sooner_than_it_was_to(
+    app: Flask, clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """The operator has shortened its life since: introspection says what a refresh would."""
+    clock.stand_still()
+    tokens = obtain(browser, client, OFFLINE)
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, refresh_token_absolute_lifetime=86_400)
+    answer = client.introspect(tokens["refresh_token"]).get_json()
+    assert answer["exp"] - answer["iat"] == 86_400
+    clock.move(hours=24)
+    assert active(client, tokens) == (False, False)
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
 
 
 def test_revoked(browser: Browser, client: RelyingParty, tokens: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
-from sso.store import users
+from sso.store import named_groups, users
 from tests.attacks.test_api_token_owners import ADMINS, HELPDESK, token_of
 from tests.support.actors import BASE, Browser
 from tests.support.events import events
@@ -143,3 +143,21 @@ def test_disabled_people_are_signed_out_and_their_sessions_allow_nothing(
     assert browsers[1].open(f"{BASE}/account").path.endswith("/account")
     (ended,) = events(app, "session_ended")
     assert ended["reason"] == "user_disabled"
+
+
+def test_groups_of_new_people_are_seen_to_change(app: Flask, apply: Apply) -> None:
+    """A provisioning client that has read the group before is told that it has changed."""
+
+    def version() -> int:
+        with app.app_context():
+            group = named_groups.find_by_name("readers")
+            assert group
+            return group.version
+
+    apply({"email": "first@example.com", "name": "First", "groups": ["readers"]})
+    before = version()
+    apply({"email": "second@example.com", "name": "Second", "groups": ["readers"]})
+    assert version() > before
+    before = version()
+    apply({"email": "third@example.com", "name": "Third", "groups": ["other"]})
+    assert version() == before

@@ -123,6 +123,37 @@ def test_operators_are_named(app: Flask, run: Any, tmp_path: Path) -> None:
     assert "user_deleted" in events(run, "--user", user["id"])
 
 
+def test_operators_are_named_by_all_other_commands(app: Flask, run: Any, tmp_path: Path) -> None:
+    run("group", "create", "staff")
+    run("group", "rename", "staff", "crew")
+    token = run("api-token", "create", "--name", "Entra", "--scope", "scim:read")["id"]
+    run("api-token", "revoke", token, "--yes")
+    webhook = run("webhook", "create", "--url", "https://x.example/", "--event", "signed_in")["id"]
+    run("webhook", "update", webhook, "--add-event", "user_deleted")
+    for word, *more in (("disable",), ("enable",), ("delete", "--yes")):
+        run("webhook", word, webhook, *more)
+    run("user", "invite", "--email", "erin@example.com", "--name", "Erin", "--group", "crew")
+    for word in ("reset-factors", "enrolment-link"):
+        run("user", word, "erin@example.com")
+    run("group", "delete", "crew", "--yes")
+    keys = {key["state"]: key["kid"] for key in run("key", "list")}
+    run("key", "retire", keys["next"])
+    people = tmp_path / "people.csv"
+    people.write_text("email,name\nben@example.com,Ben\n")
+    run("user", "import", "csv", str(people))
+    rows = run("audit", "list")
+    assert {row["event"] for row in rows} == {
+        "group_created", "group_changed", "group_deleted", "api_token_created",
+        "api_token_revoked", "webhook_created", "webhook_changed", "webhook_disabled",
+        "webhook_enabled", "webhook_deleted", "user_invited", "user_changed", "factors_reset",
+        "enrolment_link_made", "key_retired", "user_imported",
+    }  # fmt: skip
+    assert {row["fields"]["operator"] for row in rows} == {audit.system_user()}
+    tools = {row["event"]: row["fields"]["by"] for row in rows if "by" in row["fields"]}
+    assert tools == {"user_imported": "import"}
+    assert run("group", "list") == []
+
+
 def test_a_declaration_is_told_line_by_line(app: Flask, run: Any, tmp_path: Path) -> None:
     path = tmp_path / "declaration.toml"
     path.write_text('format = 1\n[[users]]\nemail = "erin@example.com"\nname = "Erin"\n')

@@ -11,7 +11,7 @@ from scim2_models import InvalidFilterException, ScimFilter
 
 from sso import clock
 from sso.extensions import db
-from sso.models import User
+from sso.models import Group, User
 from sso.scim import filters, resources
 from sso.scim.resources import UserResource
 from sso.store import users as stored_users
@@ -170,3 +170,34 @@ def test_time_is_compared_as_time(app: Flask, people: dict[str, str]) -> None:
         for hours, count in ((-1, 7), (1, 0)):
             moment = (clock.now() + timedelta(hours=hours)).isoformat()
             assert len(found(User, f'meta.lastModified gt "{moment}"')) == count
+
+
+def is_taken(model: Any, text: str) -> bool:
+    try:
+        return filters.condition(model, text) is not None
+    except InvalidFilterException:
+        return False
+
+
+def test_how_much_a_filter_may_say() -> None:
+    """As much as the limits say, and not one more."""
+    for length, is_right in ((filters.LONGEST, True), (filters.LONGEST + 1, False)):
+        value = "x" * (length - len('userName eq ""'))
+        assert is_taken(User, f'userName eq "{value}"') == is_right
+
+    def either(condition: str, count: int) -> str:
+        return " or ".join([condition] * count)
+
+    assert is_taken(User, either('userName eq "a"', filters.MOST_COMPARISONS))
+    assert not is_taken(User, either('userName eq "a"', filters.MOST_COMPARISONS + 1))
+    assert not is_taken(User, either("externalId pr", filters.MOST_COMPARISONS + 1))
+    assert is_taken(User, either('displayName co "a"', filters.MOST_SLOW))
+    assert not is_taken(User, either('displayName co "a"', filters.MOST_SLOW + 1))
+    # There are few groups: reading all of them costs little.
+    assert is_taken(Group, either('displayName co "a"', filters.MOST_SLOW + 1))
+
+
+def test_as_long_a_filter_is_searched_for(scim: Provisioner) -> None:
+    for length, status in ((filters.LONGEST, 200), (filters.LONGEST + 1, 400)):
+        text = 'userName eq "{}"'.format("x" * (length - len('userName eq ""')))
+        assert scim("POST", "/Users/.search", {"filter": text}).status_code == status

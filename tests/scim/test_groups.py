@@ -156,19 +156,28 @@ def test_who_leaves_loses_the_client_at_once(scene: Scene, scim: Provisioner) ->
     assert scene.client.refresh(tokens["refresh_token"]).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("most", "sizes"), [(2, [1, 1, 1]), (3, [1, 1, 1]), (5, [1, 1, 1]), (6, [2, 1]), (9, [3])]
+)
 def test_a_page_has_no_more_members_than_fit(
-    scim: Provisioner, people: list[str], monkeypatch: pytest.MonkeyPatch
+    scim: Provisioner,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    sizes: list[int],
 ) -> None:
+    """But at least one group: there would be no end of empty pages before it."""
     for name in ("one", "two", "three"):
         scim.group(name, *people)
-    monkeypatch.setattr(storage, "MOST_MEMBERS", 4)
-    seen: set[str] = set()
+    monkeypatch.setattr(storage, "MOST_MEMBERS", most)
+    names: set[str] = set()
     start = 1
-    while len(seen) < 3:
+    for size in sizes:
         page = scim.get("/Groups", startIndex=start)
-        assert (page["totalResults"], page["itemsPerPage"]) == (3, 1)
-        seen.add(page["Resources"][0]["displayName"])
-        start += page["itemsPerPage"]
+        assert (page["totalResults"], page["itemsPerPage"]) == (3, size)
+        names |= {group["displayName"] for group in page["Resources"]}
+        start += size
+    assert names == {"one", "two", "three"}
     assert scim.get("/Groups", excludedAttributes="members")["itemsPerPage"] == 3
 
 

@@ -150,3 +150,31 @@ def test_a_token_without_the_scope_names_no_group_after_the_staff(app: Flask) ->
             db.session.rollback()
         group_editing.change(token, empty.id, name="staff")
         assert group("staff").id == empty.id
+
+
+def test_in_how_many_groups_a_member_may_be(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_editing, "MOST_GROUPS", 3)
+    few = make_user(app, "few@example.com", groups=["a", "b"])
+    full = make_user(app, "full@example.com", groups=["a", "b", "c"])
+    with app.app_context():
+        staff = group_editing.create(OLGA, "staff", members=[few.id])
+        with pytest.raises(Invalid, match="in 3 groups already"):
+            group_editing.change(OLGA, staff.id, added=[full.id])
+        # Whoever is in it already joins nothing.
+        group_editing.change(OLGA, group("c").id, added=[full.id])
+        group_editing.change(OLGA, group("c").id, removed=[full.id])
+        group_editing.change(OLGA, staff.id, added=[full.id])
+        assert len(groups.all_members("staff")) == 2
+
+
+def test_how_many_members_are_added_at_once(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_editing, "MOST_MEMBERS", 2)
+    ids = [make_user(app, f"{name}@example.com").id for name in "abc"]
+    with app.app_context():
+        with pytest.raises(Invalid, match="more than 2 members"):
+            group_editing.create(OLGA, "crew", members=ids)
+        staff = group_editing.create(OLGA, "staff", members=ids[:2])
+        group_editing.change(OLGA, staff.id, added=ids[2:])
+        assert len(groups.all_members("staff")) == 3
+        group_editing.change(OLGA, staff.id, removed=ids)
+        assert groups.all_members("staff") == []

@@ -14,7 +14,7 @@ from sso.config.upstream.file import Upstreams
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.models import Identity, Passkey, TotpSecret, User
-from sso.services import accounts, identities
+from sso.services import accounts, checks, identities
 from sso.services.identities import LinkRefused, ProveAccount, Refused, Resolution, SignIn
 from sso.store import identities as stored
 from sso.store import users
@@ -238,3 +238,23 @@ def test_what_was_provisioned_goes_before_the_word_of_the_directory(
         found = UpstreamIdentity("ldap:corp", "1", None, name="New Name")
         identities.take_over_profile(audit.SYSTEM, directory, loaded, found)
         assert loaded.name == name
+
+
+def test_groups_that_are_left_make_room_for_others(
+    app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those beyond what a user may have are not joined."""
+    monkeypatch.setattr(checks, "MAX_GROUPS", 3)
+    corp = replace(CORP, groups={"Old": "old", "A": "a", "B": "b", "C": "c"})
+    change(app, user, groups=["own", "too", "old"])
+    there = UpstreamIdentity(CORP.issuer, "1", None, groups=frozenset({"A", "B", "Unknown"}))
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        identities.take_over_profile(audit.SYSTEM, corp, loaded, there)
+        assert loaded.groups == ["own", "too", "a"]
+        nothing = replace(there, groups=None)
+        identities.take_over_profile(audit.SYSTEM, corp, loaded, nothing)
+        assert loaded.groups == ["own", "too", "a"]
+        identities.take_over_profile(audit.SYSTEM, corp, loaded, replace(there, groups=frozenset()))
+        assert loaded.groups == ["own", "too"]

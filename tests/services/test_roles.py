@@ -90,10 +90,15 @@ def test_other_changes_to_the_last_one(app: Flask, ada: User) -> None:
         assert user.groups == [ADMINS, "staff"]
 
 
-def test_a_disabled_administrator_may_go(app: Flask, ada: User) -> None:
+@BY_NAME
+@pytest.mark.parametrize("are_others", [True, False])
+def test_a_disabled_administrator_may_go(app: Flask, remove: Any, are_others: bool) -> None:
+    """Nobody is lost who could sign in, whoever else there is."""
     off = make_user(app, "off@example.com", groups=[ADMINS], disabled=True)
+    if are_others:
+        make_user(app, "ada@example.com", groups=[ADMINS])
     with app.app_context():
-        accounts.delete(OPERATOR, loaded(off))
+        remove(OPERATOR, loaded(off))
 
 
 HELP: dict[str, Callable[[Actor, User], Any]] = {
@@ -160,6 +165,20 @@ def test_the_first_administrator(app: Flask) -> None:
         found = users.find_by_email("ada@example.com")
         assert found
         assert found.groups == [ADMINS]
+
+
+def test_an_administrator_in_other_groups(app: Flask) -> None:
+    email = "ada@example.com"
+    more = ["--group", "staff", "--group", "board", "--password-stdin"]
+    made = app.test_cli_runner().invoke(
+        args=["user", "create", "--email", email, "--name", "Ada", "--admin", *more],
+        input="correct horse battery\n",
+    )
+    assert made.exit_code == 0
+    with app.app_context():
+        user = users.find_by_email(email)
+        assert user
+        assert set(user.groups) == {"staff", "board", ADMINS}
 
 
 def test_two_who_remove_each_other(app: Flask, ada: User) -> None:

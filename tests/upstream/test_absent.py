@@ -4,14 +4,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from sso import clock
-from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
+from sso.config.upstream.oidc import (
+    GitHubProvider,
+    GoogleProvider,
+    MicrosoftProvider,
+    OidcProvider,
+)
 from sso.process import http_call
 from sso.upstream import github, http, id_tokens
 from sso.upstream import oidc as upstream_oidc
-from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
+from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.upstream.oidc import OidcClient
+from sso.upstream.remote_cache import RemoteUnavailable
 from tests.conftest import Clock
 from tests.support.each import each
 from tests.support.signing import unsigned
@@ -295,3 +302,97 @@ def test_a_provider_that_fails_is_left_alone_for_a_while(clock: Clock) -> None:
     assert ask() == 3
     clock.move(seconds=1)
     assert [ask(), ask()] == [4, 4]
+
+
+LONG = http.MAX_LENGTH
+
+
+@each(
+    "status, length, is_taken",
+    [(200, LONG, True), (200, LONG + 1, False), (299, 0, True), (300, 0, False), (302, 0, False),
+     (399, 0, False), (400, 0, True)],
+)  # fmt: skip
+def test_an_answer_that_is_read(
+    monkeypatch: pytest.MonkeyPatch, status: int, length: int, is_taken: bool
+) -> None:
+    """Redirects are not followed, and what is too long is not read."""
+    answer = http_call.Answer(status, {}, {}, b"x" * length)
+    monkeypatch.setattr(http_call, "call", lambda *_, **__: answer)
+    adapter = http.Adapter(True, lambda: 1.0)
+    request = requests.Request("GET", "https://corp.example/userinfo").prepare()
+    if is_taken:
+        response = adapter.send(request)
+        assert (response.status_code, len(response.content)) == (status, length)
+    else:
+        with pytest.raises(ValueError, match="too much"):
+            adapter.send(request)
+
+
+@each(
+    "status, length, is_taken",
+    [(200, LONG, True), (200, LONG + 1, False), (201, 2, False), (302, 2, False)],
+)
+def test_a_document_that_is_read(
+    monkeypatch: pytest.MonkeyPatch, status: int, length: int, is_taken: bool
+) -> None:
+    answer = http_call.Answer(status, {}, {}, b"{}".ljust(length))
+    monkeypatch.setattr(http_call, "call", lambda *_, **__: answer)
+    caller = http.Caller(PLAIN)
+    if is_taken:
+        assert caller.get_json("https://corp.example/") == {}
+    else:
+        with pytest.raises(RemoteUnavailable):
+            caller.get_json("https://corp.example/")
+
+
+GITHUB = GitHubProvider(id="github", type="github", client_id="us", client_secret="x")
+
+
+def at_github(corp: Upstream, person: Any, emails: Any = (), token: Any = None) -> UpstreamIdentity:
+    corp.issuer = "https://"
+    corp.answers = {
+        "github.com/login/oauth/access_token": answered(
+            token or {"access_token": "at", "token_type": "bearer"}
+        ),
+        "api.github.com/user": answered(person),
+        "api.github.com/user/emails": answered(emails),
+    }
+    return github.GitHubClient(GITHUB).complete("https://here/", "c", "v" * 43)
+
+
+@each("number", [ABSENT, None, 0, -1, True, "7", 7.0, [7], {"id": 7}])
+def test_nobody_at_github(corp: Upstream, number: Any) -> None:
+    person = without_absent(id=number, login="dana")
+    with pytest.raises(UpstreamRefused, match="names nobody"):
+        at_github(corp, person)
+    with pytest.raises(UpstreamRefused, match="names nobody"):
+        at_github(corp, [person])
+    assert at_github(corp, {"id": 1, "login": "dana"}).subject == "1"
+
+
+def test_an_error_of_github_is_cut(corp: Upstream) -> None:
+    with pytest.raises(UpstreamRefused) as refused:
+        at_github(corp, {}, token={"error": "e" * 81, "error_description": "x"})
+    assert str(refused.value).count("e" * 80) == 1
+    assert "e" * 81 not in str(refused.value)
+
+
+@each("status", [201, 202, 204, 403, 404])
+def test_only_what_github_has_is_read(corp: Upstream, status: int) -> None:
+    client = github.GitHubClient(GITHUB)
+    assert at_github(corp, {"id": 7}).subject == "7"
+    corp.answers["api.github.com/user"] = answered({"id": 7}, status)
+    with pytest.raises(UpstreamUnavailable):
+        client.complete("https://here/", "c", "v" * 43)
+
+
+@each(
+    "emails, expected",
+    [(None, None), ({"email": "a@b.ch", "primary": True}, None), ("a@b.ch", None), ([None], None),
+     (["a@b.ch"], None), ([[{"primary": True}]], None),
+     (["x", None, {"email": "a@b.ch", "primary": True}], "a@b.ch"),
+     ([{"email": "a" * 320, "primary": True}], "a" * 320),
+     ([{"email": "a" * 321, "primary": True}], None), ([{"email": 7, "primary": True}], None)],
+)  # fmt: skip
+def test_the_addresses_at_github(corp: Upstream, emails: Any, expected: str | None) -> None:
+    assert at_github(corp, {"id": 7}, emails).email == expected

@@ -287,6 +287,13 @@ def test_applications_are_found(app: Flask, staff: StaffBrowser) -> None:
     page = staff.open(f"{ADMIN}/applications?q=WIKI%20P")  # no identifier has a space
     assert "Wiki pages" in page.html
     assert "Chat" not in page.html
+    # By any of their URLs.
+    uris = ["https://first.example/cb", "https://second.example/cb"]
+    make_client(app, name="Board", redirect_uris=uris, home_url="https://home.example/")
+    for text in ("first.example", "SECOND.example", "home.example"):
+        page = staff.open(f"{ADMIN}/applications?q={text}")
+        assert "Board" in page.html
+        assert "Wiki pages" not in page.html
     assert MARKUP not in staff.open(f"{ADMIN}/applications").html
 
 

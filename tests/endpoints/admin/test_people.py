@@ -337,6 +337,11 @@ def test_searching(app: Flask, ada: StaffBrowser) -> None:
     assert found_by(ada, "state=unverified&q=n") == ["new@example.com"]
     assert found_by(ada, "group=a") == ["zoe@example.com"]
     assert found_by(ada, f"group={ADMINS}&q=z") == []
+    # A state narrows a group, too.
+    make_user(app, "old@example.com", name="Old", groups=["a"], disabled=True)
+    assert found_by(ada, "group=a") == ["old@example.com", "zoe@example.com"]
+    assert found_by(ada, "group=a&state=disabled") == ["old@example.com"]
+    assert found_by(ada, "group=a&state=disabled&q=z") == []
     assert ada.open(f"{ADMIN}/people?q={off.id}").path.endswith("/admin/person")
 
 

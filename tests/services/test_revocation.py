@@ -1,0 +1,60 @@
+"""What a user loses at once, and whom a logout token tells."""
+
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from sqlalchemy import select, update
+
+from sso.extensions import db
+from sso.models import BrowserSession, Grant, LogoutDelivery, User
+from sso.services import revocation
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client
+
+SCOPE = "openid email offline_access"
+
+
+@pytest.fixture
+def clients(app: Flask) -> dict[str, RelyingParty]:
+    return {
+        name: make_client(
+            app,
+            name=name,
+            redirect_uris=[f"https://{name}.example/callback"],
+            scope=SCOPE,
+            backchannel_logout_uri=f"https://{name}.example/out",
+        )
+        for name in ("here", "there", "former")
+    }
+
+
+def test_all_but_one_session_ends(app: Flask, user: User, clients: dict[str, RelyingParty]) -> None:
+    """Also what outlived its session, whose row may be gone."""
+    browsers = {name: Browser(app) for name in clients}
+    for name, client in clients.items():
+        client.exchange(browsers[name].approve(client, scope=SCOPE).code)
+    ids = {client.client_id: name for name, client in clients.items()}
+
+    def session_of(name: str) -> UUID | None:
+        of_client = Grant.client_id == clients[name].client_id
+        return db.session.scalars(select(Grant.session_id).where(of_client)).one()
+
+    with app.app_context():
+        former, here = session_of("former"), session_of("here")
+        of_former = Grant.client_id == clients["former"].client_id
+        db.session.execute(update(Grant).where(of_former).values(session_id=None))
+        db.session.execute(
+            update(BrowserSession)
+            .where(BrowserSession.id == former)
+            .values(ended_at=user.created_at)
+        )
+        db.session.commit()
+        revocation.everything_of_user(user.id, "password_changed", here)
+        db.session.commit()
+        rows = db.session.execute(select(Grant.client_id, Grant.ended_at)).all()
+        assert {ids[client_id] for client_id, at in rows if at} == {"there", "former"}
+        told = db.session.scalars(select(LogoutDelivery.client_id)).all()
+        assert sorted(ids[client_id] for client_id in told) == ["former", "there"]
+        live = select(BrowserSession.id).where(BrowserSession.ended_at.is_(None))
+        assert db.session.scalars(live).all() == [here]
