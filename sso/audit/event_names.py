@@ -70,6 +70,7 @@ NAMES: Mapping[Event, str] = {
     Event.CLIENT_FORBIDDEN: N_("Access refused: not in a required group"),
     Event.CODE_ISSUED: N_("Authorization code issued"),
     Event.TOKENS_ISSUED: N_("Tokens issued"),
+    Event.TOKENS_EXCHANGED: N_("Token exchanged for one of another API"),
     Event.TOKENS_REFRESHED: N_("Tokens refreshed"),
     Event.TOKEN_REVOKED: N_("Token revoked by an application"),
     Event.SCOPE_DROPPED: N_("Unregistered scopes ignored"),

@@ -69,6 +69,15 @@ def token() -> Response:
 
 def _tell(request: ProtocolRequest) -> None:
     """After the commit: the trail must not add a statement to a transaction this frequent."""
+    if token := request.exchanged_token:
+        audit.own_event(
+            Event.TOKENS_EXCHANGED,
+            request.details["user"],
+            client=token.client_id,
+            grant=token.grant_id,
+            scope=token.scope or None,
+            audience=token.audience,
+        )
     if live_grant := request.live_grant:
         first = request.payload.grant_type == "authorization_code"
         audit.event(

@@ -32,6 +32,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from sqlalchemy import event
 
+from sso.config.client_fields import TOKEN_EXCHANGE
 from sso.config.settings import Settings
 from sso.extensions import db
 from sso.metrics import gauges
@@ -40,11 +41,12 @@ from sso.observability import counters
 # prometheus_client's own name: a folder that all processes of one server write to.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-GRANTS = frozenset({"authorization_code", "refresh_token"})
+GRANTS = frozenset({"authorization_code", "refresh_token", TOKEN_EXCHANGE})
 TOKEN_ERRORS = frozenset(
     {
         "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client",
-        "unsupported_grant_type", "invalid_scope", "temporarily_unavailable", "server_error",
+        "unsupported_grant_type", "invalid_scope", "invalid_target",
+        "temporarily_unavailable", "server_error",
     }
 )  # fmt: skip
 SIGN_INS = {"signed_in": "success", "sign_in_failed": "failure"}

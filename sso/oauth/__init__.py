@@ -8,6 +8,7 @@ from sso.oauth import key_sets
 from sso.oauth.end_session import EndSessionEndpoint
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.grants.refresh_token import RefreshTokenGrant
+from sso.oauth.grants.token_exchange import TokenExchangeGrant
 from sso.oauth.server import AuthorizationServer
 from sso.oauth.token_management import IntrospectionEndpoint, RevocationEndpoint
 
@@ -21,6 +22,7 @@ def init_app(app: Flask) -> None:
     server.init_app(app)
     server.register_grant(AuthorizationCodeGrant)
     server.register_grant(RefreshTokenGrant)
+    server.register_grant(TokenExchangeGrant)
     server.register_endpoint(RevocationEndpoint)
     server.register_endpoint(IntrospectionEndpoint)
     server.register_endpoint(EndSessionEndpoint)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sso.config.client_fields import TOKEN_EXCHANGE
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS
 from sso.crypto import client_jwt, dpop, keys
@@ -23,7 +24,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "response_types_supported": ["code"],
         "response_modes_supported": [*request.RESPONSE_MODES, *request.SIGNED_RESPONSE_MODES],
         "authorization_signing_alg_values_supported": list(keys.ALGORITHMS),
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": ["authorization_code", "refresh_token", TOKEN_EXCHANGE],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,

@@ -49,7 +49,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
             return super().get_token_grant(request)
         except UnsupportedGrantTypeError:
             raise OAuth2Error(
-                "The grant_type is neither authorization_code nor refresh_token.",
+                "The grant_type is not one that this server supports.",
                 error="unsupported_grant_type",
             ) from None
 

@@ -12,13 +12,14 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.flow import narrowing, resources, scopes
+from sso.flow import exchange, narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
-from sso.oauth import client_authentication, tokens
+from sso.oauth import client_authentication, exchanges, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import apis as stored_apis
+from sso.store import exchanges as exchanged
 from sso.store import grants
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
@@ -121,6 +122,8 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         presented = super().authenticate_token(request, client)
         if presented is None:
             return None
+        if presented.row.client_id is not None:
+            return self._exchanged(request, presented)
         if client.requires_dpop and not (presented.is_refresh or presented.row.dpop_jkt):
             return None
         live_grant = grants.find_live_grant(
@@ -139,13 +142,23 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         names = map(resources.scope_of, scopes.split(scope))
         return replace(presented, scope=" ".join(dict.fromkeys(filter(None, names))))
 
+    def _exchanged(
+        self, request: ProtocolRequest, presented: PresentedToken
+    ) -> PresentedToken | None:
+        """Return a token that the client got by exchange, with what it may do now."""
+        token = exchanged.find(request.connection, presented.row.jti)
+        present = exchanges.present(request.connection, token) if token else None
+        if present is None or present.refusal:
+            return None
+        return replace(presented, scope=present.scope)
+
     def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
         """The members of RFC 7662 §2.2."""
         row, grant = token.row, token.row.grant
         members: dict[str, Any] = {
             "active": True,
             "scope": token.scope,
-            "client_id": grant.client_id,
+            "client_id": row.client_id or grant.client_id,
             "sub": str(grant.user_id),
             "iss": context.settings().issuer,
             "iat": clock.timestamp(row.issued_at),
@@ -159,4 +172,6 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             }
             if row.dpop_jkt:
                 members["cnf"] = {"jkt": row.dpop_jkt}
+            if row.actors:
+                members["act"] = exchange.act_claim(row.actors.split())
         return members

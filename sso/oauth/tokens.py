@@ -180,6 +180,12 @@ def claimed_jti(token: str) -> str | None:
     return jti
 
 
+def is_of_service(token: str) -> bool:
+    """Return whether a token claims that its client is its subject. Nothing is verified."""
+    claims = unverified_claims(token) or {}
+    return claims.get("sub") is not None and claims.get("sub") == claims.get("client_id")
+
+
 def is_genuine(token: str, access_digest: str | None) -> bool:
     """Return whether the digest is that of exactly this token."""
     if access_digest is None:  # of an older version: it signed the token, and kept no digest

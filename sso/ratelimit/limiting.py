@@ -125,6 +125,8 @@ TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by admini
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
 # Entra ID asks for 25 short requests a second, and a token has all requests of one program.
 API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
+# Each is a row until it expires: a hundred a second.
+EXCHANGED_TOKENS = Budget("exchanged_tokens", most=360_000, seconds=HOUR)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 
 
@@ -218,12 +220,15 @@ def spend(rule: Flooding, account: str) -> None:
             raise TooManyAttempts(_seconds_until_end(f"spent/{key}", HOUR))
 
 
-def spend_own(rule: Budget, program: str, requests: int = 1) -> None:
-    """Count requests of an authenticated program by its ID. Raises `TooManyAttempts`."""
+def spend_own(rule: Budget, program: str, requests: int = 1, *, kind: str = "api_token") -> None:
+    """Count requests of an authenticated program by its ID. Raises `TooManyAttempts`.
+
+    `kind`: what the audit trail calls the program.
+    """
     key = f"spent/{rule.name}/{program}"
     count = _storage().increase(key, rule.seconds, requests)
     if count - requests <= rule.most < count:
-        audit.event(limited(rule.name), api_token=program)
+        audit.event(limited(rule.name), **{kind: program})
     if count > rule.most:
         raise TooManyAttempts(_seconds_until_end(key, rule.seconds))
 

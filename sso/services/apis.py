@@ -34,6 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
     "scopes": {}, "translations": {}, "groups": [], "includes_groups": False,
     "access_token_lifetime": None, "introspection": False, "disabled": False,
 }  # fmt: skip
+FIELDS = ("apis", "exchange_from")  # of a client, that list APIs
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:/")
 
 
@@ -153,9 +154,10 @@ def delete(actor: Actor, api_id: str) -> None:
     api = _locked(api_id)
     for client in _locked_clients(api):
         metadata = dict(client.client_metadata)
-        metadata["apis"] = [
-            text for text in metadata.get("apis", []) if api_entry(text)[0] != api.identifier
-        ]
+        for name in FIELDS:
+            entries = metadata.get(name, [])
+            if name in metadata:
+                metadata[name] = [text for text in entries if api_entry(text)[0] != api.identifier]
         if metadata.get("default_api") == api.identifier:
             del metadata["default_api"]
         client.set_client_metadata(metadata)
@@ -168,7 +170,8 @@ def delete(actor: Actor, api_id: str) -> None:
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
     """Return why a client cannot have these APIs. `before`: entries that it has already."""
     entries, default_api = metadata.get("apis", []), metadata.get("default_api")
-    if len(entries) > MOST_OF_CLIENT:
+    acts_as = metadata.get("exchange_from", [])
+    if len(entries) > MOST_OF_CLIENT or len(acts_as) > MOST_OF_CLIENT:
         return [Message("there are more than %(most)d APIs", most=MOST_OF_CLIENT)]
     named = dict(api_entry(text) for text in entries)
     errors = []
@@ -178,8 +181,11 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
         identifier = repr(default_api[:200])
         message = "the default API %(identifier)s is not among its APIs"
         errors.append(Message(message, identifier=identifier))
-    added = [text for text in entries if text not in before]
-    available = apis.with_identifiers(named) if added else {}
+    if any("=" in text for text in acts_as):
+        errors.append(Message("an API as which a client acts has no scopes: give its identifier"))
+    added = [text for text in (*entries, *acts_as) if text not in before]
+    identifiers = [api_entry(text)[0] for text in added]
+    available = apis.with_identifiers(identifiers) if added else {}
     return errors + [error for text in added if (error := _entry_error(text, available))]
 
 
@@ -238,10 +244,10 @@ def _locked(api_id: str) -> Api:
 
 
 def _locked_clients(api: Api) -> list[Client]:
-    """Lock the clients that are registered for an API, in the order of everybody."""
-    ids = sorted(client.client_id for client in apis.clients_of(api.identifier))
+    """Lock the clients whose registration lists an API, in the order of everybody."""
+    ids = sorted(client.client_id for client in apis.clients_listing(api.identifier))
     locked = (clients.lock(client_id) for client_id in ids)
-    return [client for client in locked if client is not None and api.identifier in client.apis]
+    return [client for client in locked if client is not None and client.lists(api.identifier)]
 
 
 def _touch_clients(api: Api) -> None:

@@ -25,7 +25,7 @@ from sso.services import apis, checks, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, grants, named_groups
+from sso.store import clients, exchanges, grants, named_groups
 
 # Of a new client; metadata without a default is left out.
 DEFAULTS: Mapping[str, Any] = {
@@ -67,7 +67,7 @@ def register(
     private_key_jwt the secret is "". A secret that is given has to be random: its digest is a fast
     one.
     """
-    apis.hold(fields.get("apis") or ())
+    apis.hold([entry for name in apis.FIELDS for entry in fields.get(name) or ()])
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
@@ -127,8 +127,9 @@ def change(
     The logo `NO_IMAGE` removes the logo. `seen`: fields of `described` as the operator saw them.
     Raises `LookupError`, `Invalid` and `Changed`.
     """
-    edit = (lists or {}).get("apis", ListEdit())
-    apis.hold([*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())])
+    edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS]
+    listed = [entry for name in apis.FIELDS for entry in fields.get(name) or ()]
+    apis.hold([*listed, *(e for edit in edits for e in (*edit.added, *(edit.whole or ())))])
     client = _locked(client_id)
     before = described(client)
     differences.require_unchanged(seen, before)
@@ -136,7 +137,7 @@ def change(
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
-        grants.end_of_client(client_id, "client_disabled")
+        _end_access(client_id, "client_disabled")
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if "groups" in changes:
@@ -222,10 +223,10 @@ def rotate_secret(
 
 @audit.acting
 def disable(actor: Actor, client_id: str) -> Client:
-    """Disable a client and end its grants. Raises `LookupError`."""
+    """Disable a client; its grants and tokens end. Raises `LookupError`."""
     client = _locked(client_id)
     client.disabled_at = client.disabled_at or clock.now()
-    grants.end_of_client(client_id, "client_disabled")
+    _end_access(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
 
@@ -245,9 +246,15 @@ def delete(actor: Actor, client_id: str) -> None:
     client = clients.lock_to_remove(client_id)
     if client is None:
         raise LookupError(client_id)
-    grants.end_of_client(client_id, "client_deleted")
+    _end_access(client_id, "client_deleted")
     clients.remove(client)
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
+
+
+def _end_access(client_id: str, reason: str) -> None:
+    """End the grants of a client, and the tokens that it got without a grant of its own."""
+    grants.end_of_client(client_id, reason)
+    exchanges.end_of_client(client_id)
 
 
 def _locked(client_id: str) -> Client:
@@ -265,7 +272,8 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
-    errors += apis.client_errors(metadata, before.get("apis", ()))
+    earlier = [entry for name in apis.FIELDS for entry in before.get(name, ())]
+    errors += apis.client_errors(metadata, earlier)
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)
