@@ -72,7 +72,7 @@ def _tell(request: ProtocolRequest) -> None:
     if token := request.exchanged_token:
         audit.own_event(
             Event.TOKENS_EXCHANGED,
-            request.details["user"],
+            token.user_id,
             client=token.client_id,
             grant=token.grant_id,
             scope=token.scope or None,

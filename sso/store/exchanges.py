@@ -84,8 +84,9 @@ def find(connection: Connection, jti: str) -> SubjectToken | None:
 
 @dataclass(frozen=True)
 class ExchangedToken:
-    """The row of a token that a client gets by exchange."""
+    """The row of a token that a client gets by exchange, and its user."""
 
+    user_id: UUID
     jti: str
     access_digest: str
     grant_id: UUID
@@ -99,7 +100,7 @@ class ExchangedToken:
     expires_at: datetime
 
 
-_NAMES = tuple(field.name for field in fields(ExchangedToken))
+_NAMES = tuple(field.name for field in fields(ExchangedToken) if field.name in _TOKENS.c)
 # Locked as an approval locks it: whoever disables the client finds the token, and ends it, too.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)

@@ -109,6 +109,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
 
         # 6. Store it, if the grant has not ended, and the client is still as it was in step 1.
         token = ExchangedToken(
+            user_id=subject.grant.user_id,
             jti=jti,
             access_digest=secrets.digest(access_token),
             grant_id=subject.grant.id,
