@@ -8,11 +8,13 @@ from flask import Flask
 
 from sso.process import program
 
-__all__ = ["INSTANCE", "create_app"]
+# The functions import what they need, because every import of a part of this package runs this file
+# first: commands must not wait until all pages are loaded.
+__all__ = ["INSTANCE", "create_app", "create_core"]
 
 
 def _instance() -> Path:
-    """Where the embedded defaults (database, secret key) are kept."""
+    """Return the folder of the embedded defaults (database, secret key)."""
     if folder := program.checkout():
         return folder / "instance"
     if state := os.environ.get("STATE_DIRECTORY"):  # systemd's StateDirectory=
@@ -23,14 +25,38 @@ def _instance() -> Path:
 INSTANCE = _instance()
 
 
-def create_app(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
-    """Build the web application. Raises `SettingsError` with every error in the settings.
+def create_core(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
+    """Build what every program of this package runs on: settings, log, database and audit trail.
 
-    `environ` defaults to the process's, `instance` to `INSTANCE`.
+    Commands need no more. Raises `SettingsError` with every error in the settings. `environ`
+    defaults to the process's, `instance` to `INSTANCE`.
     """
-    # Imported here, because every import of a part of this package runs this file first: commands
-    # must not wait until all pages are loaded.
-    from sso import clock, core, models, oauth
+    from sqlalchemy.pool import NullPool
+
+    from sso import command_line, database
+    from sso.audit import writer
+    from sso.config.settings import load_settings
+    from sso.extensions import db
+    from sso.observability import logs
+
+    instance = instance or INSTANCE
+    settings = load_settings(os.environ if environ is None else environ, instance)
+    app = Flask("sso", instance_path=str(instance), static_folder=None)  # see web.static_files
+    app.extensions["sso.settings"] = settings
+    app.config.update(SECRET_KEY=settings.secret_key, SQLALCHEMY_TRACK_MODIFICATIONS=False)
+    logs.configure(app)
+    database.configure(app, settings.database_url)
+    db.init_app(app)
+    database.prepare(app)
+    with app.app_context():
+        writer.init_app(app, database.open_engine(db.engine.url, poolclass=NullPool))
+    command_line.init_app(app)
+    return app
+
+
+def create_app(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
+    """Build the web application: `create_core` and the pages."""
+    from sso import clock, models, oauth
     from sso.config.settings import Settings, flask_config
     from sso.config.upstream import file as upstreams
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
@@ -45,7 +71,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.web.routing import csrf
 
     models.load_all()
-    app = core.create_app(os.environ if environ is None else environ, instance or INSTANCE)
+    app = create_core(environ, instance)
     settings: Settings = app.extensions["sso.settings"]
     app.config.update(flask_config(settings))
     app.extensions["sso.upstreams"] = upstreams.of_setting(settings.upstream_file)

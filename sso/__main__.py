@@ -2,26 +2,29 @@
 
 import os
 import sys
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 from flask.cli import FlaskGroup
 
 from sso.config import settings
+from sso.process import program
+
+if TYPE_CHECKING:
+    from sso import wsgi
+else:  # it builds the application
+    wsgi = program.late_module("sso.wsgi")
 
 
 def main() -> None:
-    """Run a command.
-
-    Settings that the environment does not have come from the file in SSO_ENV_FILE.
-    """
-    given = os.environ.pop("SSO_ENV_FILE", "")
+    """Run a command. The file in SSO_ENV_FILE adds settings that the environment lacks."""
+    path = os.environ.pop("SSO_ENV_FILE", "")
     if _needs_settings(sys.argv[1:]):
-        settings.read_environment_file(given)
+        settings.read_environment_file(path)
     group = FlaskGroup(
         name="sso",
         help="A single sign-on server that you run yourself.",
-        create_app=lambda: import_module("sso.wsgi").app,
+        create_app=lambda: wsgi.app,
         load_dotenv=False,
         add_version_option=False,
     )

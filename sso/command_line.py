@@ -1,15 +1,14 @@
-"""`flask …` and `sso …`: what commands there are. Each is loaded when it is run.
+"""The commands of `flask …` and `sso …`. Each is loaded when it is run.
 
-A server has no use for them, and a command none for what the others need: all of it together takes
-seconds to load.
+A server needs none of them, and all of them together take seconds to load.
 """
 
 import gc
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import click
@@ -22,9 +21,7 @@ from sso.config.commands import GROUPS as GROUPS
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Load modules without the garbage collector, which would find none, and then and at the exit
-    look at all of them again.
-    """
+    """Load modules without the garbage collector: it would find nothing. 0.15 of 0.45 s of CPU."""
     gc.disable()
     try:
         yield
@@ -34,18 +31,16 @@ def loading() -> Iterator[None]:
 
 
 class Lazy(click.Command):
-    """A command (or group) that is known by its name and its summary until somebody runs it."""
+    """A command with a name and a summary. The rest is loaded when somebody runs it."""
 
     def __init__(self, name: str, summary: str, target: str) -> None:
         super().__init__(name, help=summary)
         self._target = target  # module:attribute
 
     def load(self) -> click.Command:
-        module, _, attribute = self._target.partition(":")
-        if module not in sys.modules:
-            with loading():
-                import_module(module)
-        return cast(click.Command, getattr(sys.modules[module], attribute))
+        module = self._target.partition(":")[0]
+        with nullcontext() if module in sys.modules else loading():
+            return cast(click.Command, resolve_name(self._target))
 
     def make_context(
         self,
@@ -84,17 +79,17 @@ class _Commands(AppGroup):
     """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not ctx.resilient_parsing and isinstance(ctx.command, click.Group):
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not ctx.resilient_parsing and isinstance(ctx.command, click.Group):
             near = get_close_matches(cmd_name, ctx.command.list_commands(ctx))
             if near:
-                meant = " or ".join(f"'{name}'" for name in near)
-                ctx.fail(f"No such command {cmd_name!r}. Did you mean {meant}?")
-        return found
+                names = " or ".join(f"'{name}'" for name in near)
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {names}?")
+        return command
 
 
 def init_app(app: Flask) -> None:
-    """Give the application its commands."""
+    """Add the commands to the application."""
     app.cli = _Commands(app.name)
     for name, (summary, commands) in GROUPS.items():
         group = AppGroup(name, help=summary)

@@ -1,42 +1,46 @@
 """What belongs to the running application: its settings and its key ring."""
 
 from collections.abc import Callable
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 from flask import current_app
 
 from sso.config.settings import Settings
+from sso.process import program
 
-if TYPE_CHECKING:  # commands do without
+if TYPE_CHECKING:
+    from sso.config.upstream import file as upstream_file
     from sso.config.upstream.file import Upstreams
     from sso.crypto.keys import KeyRing
+else:  # commands do without
+    upstream_file = program.late_module("sso.config.upstream.file")
 
 
 def settings() -> Settings:
+    """Return the settings of the running application."""
     return cast(Settings, current_app.extensions["sso.settings"])
 
 
 def key_ring() -> "KeyRing":
+    """Return its signing keys."""
     return cast("KeyRing", current_app.extensions["sso.keys"])
 
 
 def upstreams() -> "Upstreams":
-    """The identity providers that people may sign in through."""
+    """Return the identity providers that people may sign in through."""
     extensions = current_app.extensions
     if "sso.upstreams" not in extensions:  # a command: `create_app` reads them at the start
-        read = resolve_name("sso.config.upstream.file:of_setting")
-        extensions["sso.upstreams"] = read(settings().upstream_file)
+        extensions["sso.upstreams"] = upstream_file.of_setting(settings().upstream_file)
     return cast("Upstreams", extensions["sso.upstreams"])
 
 
 def forget_keys() -> None:
-    """Read the keys again at the next use; a command has no key ring that could be out of date."""
+    """Read the keys again at the next use. Commands have no key ring."""
     if "sso.keys" in current_app.extensions:
         key_ring().reload()
 
 
 def language() -> str:
-    """The tag of the language of the page that a request asks for; commands have none."""
+    """Return the language tag of the requested page, or "" in a command."""
     find: Callable[[], str] | None = current_app.extensions.get("sso.language")
     return find() if find else ""

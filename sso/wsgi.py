@@ -6,7 +6,7 @@ import sys
 import click
 from flask.cli import FlaskGroup
 
-from sso import INSTANCE, command_line, create_app
+from sso import command_line, create_app, create_core
 from sso.errors import SettingsError
 
 # gunicorn starts a worker again and again unless it ends with this code (Arbiter.APP_LOAD_ERROR).
@@ -14,7 +14,7 @@ _EXIT = 4 if os.environ.get("SERVER_SOFTWARE", "").startswith("gunicorn") else 1
 
 
 def _is_for_commands() -> bool:
-    """Whether `flask` itself asks, for its list of commands or one of them.
+    """Return whether `flask` itself asks, for its list of commands or one of them.
 
     `flask run`, `routes` and `shell` ask with a context of their own, and get the whole one.
     """
@@ -25,9 +25,7 @@ def _is_for_commands() -> bool:
 try:
     if _is_for_commands():
         with command_line.loading():
-            from sso import core  # here, because a server loads it with all the rest
-
-            app = core.create_app(os.environ, INSTANCE)
+            app = create_core()
     else:
         app = create_app()
 except SettingsError as error:

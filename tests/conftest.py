@@ -1,4 +1,4 @@
-"""What is collected, in which order, and by whom; the fixtures are in `tests/support/fixtures.py`.
+"""What is collected, in which order, and by whom; the fixtures are in `tests/support`.
 
 The process that only hands tests to the workers imports nothing of the server.
 """
@@ -70,7 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     hands_out = config.getoption("dist", "no") != "no" and not config.option.collectonly
     if not hands_out:
-        config.pluginmanager.register(import_module("tests.support.fixtures"))
+        for name in ("fixtures", "databases"):
+            config.pluginmanager.register(import_module(f"tests.support.{name}"))
 
 
 @pytest.hookimpl(wrapper=True)

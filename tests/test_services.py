@@ -46,7 +46,6 @@ from sso.services import (
     credentials,
     group_editing,
     groups,
-    helpdesk,
     identities,
     importing,
     mail_links,
@@ -217,9 +216,9 @@ CASES = [
     plain(importing.accept_hash, "", OLD_HASH),
     act(importing.add, "user_imported", "", [Person("line 2", "erin@example.com", "Erin")],
         importing.Rules("csv")),
-    act(helpdesk.sign_out, "", "", user),
-    act(helpdesk.mail_password_reset, "reset_asked", "reset", user),
-    act(helpdesk.invite_again, "user_invited", "invite",
+    act(authentication.sign_out, "", "", user),
+    act(credentials.mail_password_reset, "reset_asked", "reset", user),
+    act(credentials.invite_again, "user_invited", "invite",
         user)._replace(before=lambda w: setattr(w.user, "password_hash", None)),
     act(api_tokens.create, "api_token_created", "", "HR", ["scim:read"]),
     Case(api_tokens.revoke, lambda _, made: api_tokens.revoke(OLGA, made[0].id),
@@ -376,11 +375,12 @@ CASES = [
         replace(DANA, groups=frozenset({"Engineering"}))),
     plain(identities.name_of, "", DANA),
     plain(identities.email_of, "", DANA),
-    Case(identities.shut_out, lambda w, known: identities.shut_out(OLGA, CORP, known, "expired"),
+    Case(identities.disable_user,
+         lambda w, known: identities.disable_user(OLGA, CORP, known, "expired"),
          "user_disabled", "", lambda w: _identity(w)),
-    Case(identities.readmit, lambda w, known: identities.readmit(OLGA, CORP, DANA),
+    Case(identities.enable_user, lambda w, known: identities.enable_user(OLGA, CORP, DANA),
          "user_enabled", "", lambda w: _barred(w)),
-    Case(identities.readmit, lambda w, known: identities.readmit(OLGA, CORP, DANA),
+    Case(identities.enable_user, lambda w, known: identities.enable_user(OLGA, CORP, DANA),
          "", "", lambda w: _identity(w)),
     Case(identities.confirm_directory_account, lambda w,
          known: identities.confirm_directory_account(OLGA, CORP, known, DANA),
@@ -429,7 +429,7 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "changes", "profiles", "staff"}
+APART = {"transaction", "checks", "changes", "profiles", "roles"}
 
 
 def _planned(**declared: Any) -> list[accounts.Planned]:
@@ -444,7 +444,7 @@ def _identity(world: World) -> Identity:
 def _barred(world: World) -> None:
     identity = _identity(world)
     with audit.dry_run():
-        identities.shut_out(OLGA, CORP, identity, "expired")
+        identities.disable_user(OLGA, CORP, identity, "expired")
 
 
 def _webhook() -> Webhook:

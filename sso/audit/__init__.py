@@ -1,8 +1,8 @@
-"""Security events: a line on the log, and a row for `writer`.
+"""Security events: a log line, and a row that `writer` writes.
 
-An event that is recorded before its transaction commits becomes part of it, and is gone if that is
-rolled back, unless `Event.survives_rollback`; one recorded after the commit, or without any, is
-written soon after.
+An event that is recorded before its transaction commits becomes part of it, and is rolled back with
+it, unless `Event.survives_rollback`. An event that is recorded after the commit, or without a
+transaction, is written soon after.
 
 A signed-in user can repeat some events in a loop. For these, each user has a budget of rows per
 kind of event, hour and process. The end of a budget is recorded once; the log line is always
@@ -38,13 +38,12 @@ EXTENSION = "sso.audit"
 
 @dataclass(frozen=True)
 class Actor:
-    """The author of an event: a named operator, else the event's own user, or the system.
+    """The author of an event: an operator, or else the user of the event, or the system.
 
-    `by`: the program that an operator uses, if it is more than one command; use cases pass it on to
-    their events. `token`: the id of the API token that a program uses; `operator` is then its name.
-    `user_id`: an operator who is signed in, and has only the rights of a group (see
-    `services.staff`). `changes_staff`: may change administrators and members of the helpdesk, and
-    who they are.
+    `by`: the tool that the operator uses, if it is more than a command; services copy it into their
+    events. `token`: the id of the API token of a program; `operator` is then its name. `user_id`:
+    the signed-in operator, whose rights come from a group (see `services.roles`). `changes_staff`:
+    may change administrators, members of the helpdesk, and who has these roles.
     """
 
     operator: str | None = None
@@ -55,7 +54,7 @@ class Actor:
     changes_staff: bool = True
 
 
-USER = Actor()  # a person, for themselves
+USER = Actor()  # the user of the event
 SYSTEM = Actor()  # a job of the worker
 _actor: ContextVar[Actor] = ContextVar("actor", default=SYSTEM)
 _dry_run: ContextVar[bool] = ContextVar("dry_run", default=False)
@@ -65,9 +64,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Record:
-    """What happened; clean text without secrets.
+    """A recorded event: clean text without secrets.
 
-    `gone`: email and name of a user whom the event deletes, for webhooks; not in the trail.
+    `deleted_user`: email and name of the user that the event deletes, for webhooks; not in the
+    audit trail.
     """
 
     name: Event
@@ -77,66 +77,66 @@ class Record:
     address: str | None
     browser: str | None
     fields: dict[str, Any]
-    gone: Mapping[str, str] | None = None
+    deleted_user: Mapping[str, str] | None = None
 
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
 Sink = Callable[[Record], None]
 
 
-def event(name: Event, gone: Mapping[str, str] | None = None, /, **fields: object) -> None:
+def event(name: Event, deleted_user: Mapping[str, str] | None = None, /, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
-    A mapping is what an operator changed, before and after: it is kept in full.
+    A mapping holds what an operator changed, before and after; it is stored uncut.
 
-    `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
-    operator at the command line, are added here. `gone`: see `Record`.
+    `user` is a user's id, `client` a `client_id`. The IP address and browser of the request, or the
+    operator at the command line, are added here. `deleted_user`: see `Record`.
     """
-    _tell(name, fields, has_row=True, gone=gone)
+    _log(name, fields, has_row=True, deleted_user=deleted_user)
 
 
 def on_log_alone(name: Event, **fields: object) -> None:
-    """As `event`, but without a row in the audit trail (see `own_events`)."""
-    _tell(name, fields, has_row=False)
+    """Log an event like `event`, but without a row in the audit trail (see `own_event`)."""
+    _log(name, fields, has_row=False)
 
 
-def _tell(
+def _log(
     name: Event,
     fields: Mapping[str, object],
     *,
     has_row: bool,
-    gone: Mapping[str, str] | None = None,
+    deleted_user: Mapping[str, str] | None = None,
 ) -> None:
     if _dry_run.get():
         return
     counters.event(name)
-    shown = {
+    details = {
         key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
         for key, value in fields.items()
         if value is not None
     }
     if has_request_context():
         environ = request.environ
-        shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
-        shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
+        details.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
+        details.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
     actor = _actor.get()
     if actor.operator:
-        shown.setdefault("operator", actor.operator)
+        details.setdefault("operator", actor.operator)
     if actor.token:
-        shown.setdefault("api_token", actor.token)
+        details.setdefault("api_token", actor.token)
     if actor.user_id:
-        shown.setdefault("operator_id", str(actor.user_id))
-    text = _as_json(shown)
-    logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
+        details.setdefault("operator_id", str(actor.user_id))
+    text = _as_json(details)
+    logger.info("%s %s", name, text, extra={"event": name, "fields": details})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink and has_row:
-        known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
-        sink(Record(name, clock.now(), fields=shown, gone=gone, **known))
+        columns = {key: details.pop(key, None) for key in ("user", "client", "address", "browser")}
+        sink(Record(name, clock.now(), fields=details, deleted_user=deleted_user, **columns))
 
 
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
-    """Name who acts in every event of the block."""
+    """Set the actor of all events of the block."""
     token = _actor.set(actor)
     try:
         yield
@@ -147,7 +147,7 @@ def acting_as(actor: Actor) -> Iterator[None]:
 def acting(
     function: Callable[Concatenate[Actor, Parameters], Result],
 ) -> Callable[Concatenate[Actor, Parameters], Result]:
-    """A decorator for use cases: every event of theirs names their first argument."""
+    """Decorate a use case so that all its events name its first argument as the actor."""
 
     @wraps(function)
     def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -159,7 +159,7 @@ def acting(
 
 @contextmanager
 def dry_run() -> Iterator[None]:
-    """Record nothing in the block: for changes that are going to be rolled back."""
+    """Record no events in the block: its changes will be rolled back."""
     token = _dry_run.set(True)
     try:
         yield
@@ -168,46 +168,46 @@ def dry_run() -> Iterator[None]:
 
 
 def operator(by: str | None = None) -> Actor:
-    """The operator who runs this process at the command line."""
+    """Return the operator who runs this process at the command line."""
     return Actor(system_user(), by)
 
 
 def system_user() -> str:
-    """The operating system's user that runs this process, and who became it by sudo."""
+    """Return the system user that runs this process, with the user who called sudo."""
     number = os.getuid()
     try:
         name = pwd.getpwuid(number).pw_name
     except KeyError:  # a container may run under a number that has no name
         name = str(number)
-    asked = os.environ.get("SUDO_USER")
-    return clean(f"{name} (sudo: {asked})" if asked else name, 100)
+    sudo_user = os.environ.get("SUDO_USER")
+    return clean(f"{name} (sudo: {sudo_user})" if sudo_user else name, 100)
 
 
 def _in_full(value: object) -> Any:
-    """A value in full, as JSON: URLs differ by their query, too."""
+    """Return a value uncut, as JSON; the query of a URL is kept, because it may have changed."""
     if isinstance(value, Mapping):
-        return {str(key): _in_full(one) for key, one in value.items()}
+        return {str(key): _in_full(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_in_full(one) for one in value]
+        return [_in_full(item) for item in value]
     if value is None or isinstance(value, bool | int):
         return value
     return storable(str(value))
 
 
 def clean(value: object, most: int) -> str:
-    """The text without what a log or a database cannot hold, and without secrets; cut."""
+    """Return text for logs and databases: redacted, storable and cut."""
     if isinstance(value, UUID):
         return str(value)
-    # Longer than what is kept: a secret that is cut would not be recognised.
+    # Redact before cutting: a secret that is cut would not be recognized.
     return _clean_text(str(value)[: most + 600])[:most]
 
 
 def storable(text: str) -> str:
-    """The text without what a log or a database cannot hold."""
+    """Remove characters that a log or a database cannot store."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-@lru_cache(maxsize=512)  # addresses, browsers and scopes come again and again
+@lru_cache(maxsize=512)  # IP addresses, browsers and scopes repeat
 def _clean_text(text: str) -> str:
     text = storable(text)
     return redact(text) if len(text) > 16 else text
@@ -221,7 +221,7 @@ _EXTENSION = "sso.own_events"
 
 
 class _Counts:
-    """Counts of this hour. In this process alone, as authorize is hit too often to ask Redis."""
+    """Counts of this hour, per process: authorize is called too often to ask Redis."""
 
     def __init__(self) -> None:
         self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID]](), Lock()
@@ -244,7 +244,7 @@ def _counts() -> _Counts:
 
 
 def own_event(name: Event, user: UUID, **fields: object) -> None:
-    """As `audit.event`, of this person."""
+    """Record an event that the user may repeat; beyond the budget, it is only logged."""
     count = _counts().increase(name, user)
     write = event if count <= OWN_EVENTS_AN_HOUR else on_log_alone
     write(name, user=user, **fields)

@@ -1,16 +1,16 @@
-"""The chain of audit events: append, cut the old end off, verify, and replace the secret key.
+"""The chain of audit events: append events, purge old ones, verify, and replace the secret key.
 
-Each event's seal is an HMAC over the event, its number and the seal before, with a key that is not
-in the database. Someone who can only write to the database cannot change, remove or reorder an
-event of the chain unseen; what they change before an event is appended, a moment after it happened,
-stays unseen.
+The column `seal` of each event is an HMAC over the event, its number and the previous HMAC, with a
+key that is not in the database. Someone who can only write to the database cannot change, remove or
+reorder an event of the chain undetected. A change between the event and its appending, a moment
+later, is not detected.
 
 A chain keeps the secret key that it was begun with until it is rekeyed: someone who has the old
-secret key and can write to the database could make a chain that looks whole. So each event is
-verified with the old key and gets a seal of the new one, in batches, oldest first, while the
-service runs. Meanwhile the events up to `resealed_number` and the ends have seals of the new key,
-all later ones of the old, until the last batch has caught up. An event that was tampered with keeps
-its seal, so that it is still found.
+secret key and can write to the database could forge a valid chain. Rekeying verifies each event
+with the old key and authenticates it with the new one, in batches, oldest first, while the service
+runs. Until the last batch is done, the events up to `resealed_number` and the ends of the chain use
+the new key, all later events the old one. An event that was tampered with keeps its HMAC, so that
+it is still detected.
 """
 
 import hashlib
@@ -36,48 +36,52 @@ from sso.process.program import COMMAND
 logger = logging.getLogger("sso.jobs")
 
 AT_ONCE = 500
-SAY_EVERY = 60.0  # seconds between two lines on the log about a broken chain
+SAY_EVERY = 60.0  # seconds between two log lines about a broken chain
 _say_again_at = float("-inf")
-HALF_RESEALED = (
+HALF_REKEYED = (
     "the audit chain is being sealed with another secret key; to finish that, run: "
     f"{COMMAND} key reencrypt with the same SSO_SECRET_KEY_PREVIOUS"
 )
 
 
 class ChainBroken(OperatorError):
-    """The ends of the chain are missing or forged; nothing is added to it."""
+    """The chain is damaged, or cannot be changed with these secret keys; nothing is added to it."""
 
 
 class Keys:
-    """The keys of one chain, among those of the secret keys that are set. Raises `ChainBroken`."""
+    """The HMAC keys of a chain, derived from the secret keys. Raises `ChainBroken`."""
 
     def __init__(self, chain: AuditChain) -> None:
-        known = keys()
-        self._resealed = chain.resealed_number
-        found = [key for key in known if is_equal(chain.seal, seal_of_ends(key, chain))]
-        if not found:
+        chain_keys = keys()
+        self._rekeyed_number = chain.resealed_number
+        matching = [key for key in chain_keys if is_equal(chain.seal, ends_mac(key, chain))]
+        if not matching:
             raise ChainBroken(
                 "the ends of the audit chain are forged, or SSO_SECRET_KEY is not the one of this "
                 f"chain; run: {COMMAND} audit verify"
             )
-        self.ends: bytes = found[0]
-        others = [key for key in known if key != self.ends]
-        self._old: bytes | None = others[0] if others else None
+        self.ends: bytes = matching[0]
+        other_keys = [key for key in chain_keys if key != self.ends]
+        self._old: bytes | None = other_keys[0] if other_keys else None
 
     def of(self, number: int) -> bytes | None:
-        """The key of an event; `None` if its secret key is not set."""
-        return self.ends if self._resealed is None or number <= self._resealed else self._old
+        """Return the key of an event, or `None` if its secret key is not set."""
+        return (
+            self.ends
+            if self._rekeyed_number is None or number <= self._rekeyed_number
+            else self._old
+        )
 
     def of_next(self, chain: AuditChain) -> bytes:
-        """The key of the event that comes next. Raises `ChainBroken`."""
+        """Return the key of the next event. Raises `ChainBroken`."""
         key = self.of(chain.head_number + 1)
         if key is None:
-            raise ChainBroken(HALF_RESEALED)
+            raise ChainBroken(HALF_REKEYED)
         return key
 
 
 def append_to_chain() -> int:
-    """Add the oldest new events to the chain; commits. Returns how many.
+    """Append the oldest new events to the chain, and commit; return their number.
 
     Raises `ChainBroken`.
     """
@@ -87,13 +91,13 @@ def append_to_chain() -> int:
     chain = _lock()
     if chain is None:
         return 0
-    known = Keys(chain)
-    key = known.of_next(chain)
+    chain_keys = Keys(chain)
+    key = chain_keys.of_next(chain)
     number, before = chain.head_number, chain.head_seal
     chained = []
     for event in rows.unchained(AT_ONCE):
         number += 1
-        before = seal_of(key, event, number, before)
+        before = event_mac(key, event, number, before)
         chained.append((event.id, number, before))
     if chained:
         try:
@@ -104,13 +108,13 @@ def append_to_chain() -> int:
                 f"somebody else than this program numbered events beyond {chain.head_number}"
             ) from None
         chain.head_number, chain.head_seal = number, before
-        chain.seal = seal_of_ends(known.ends, chain)
+        chain.seal = ends_mac(chain_keys.ends, chain)
     db.session.commit()
     return len(chained)
 
 
 def append_due() -> int:
-    """As `append_to_chain`, for the worker; a broken chain is logged once a minute."""
+    """Append events like `append_to_chain`, for the worker; log a broken chain once a minute."""
     global _say_again_at
     try:
         return append_to_chain()
@@ -123,11 +127,11 @@ def append_due() -> int:
 
 
 def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> int:
-    """Delete from the beginning of the chain what is older; commits. Returns how many events.
+    """Delete older events from the beginning of the chain, and commit; return their number.
 
-    What stays is verifiable from the anchor on. At most so many: call it again until none is left.
-    Raises `ChainBroken`, and leaves what was tampered with where it is; unless `over_faults`, when
-    a person has seen it.
+    The rest stays verifiable from the anchor on. Deletes `at_most` events: call it again until it
+    returns 0. Raises `ChainBroken` and keeps events that were tampered with, unless `over_faults`:
+    an operator has seen them.
     """
     chain = _lock()
     last = rows.last_before(clock.now() - keep, at_most) if chain else None
@@ -135,19 +139,19 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
         db.session.rollback()
         return 0
     if chain.resealed_number is not None:
-        raise ChainBroken(HALF_RESEALED)
+        raise ChainBroken(HALF_REKEYED)
     key = Keys(chain).ends
-    # A forged date must not make us delete the traces of the forgery ourselves.
+    # A forged date must not cause the evidence to be deleted.
     number, before = chain.anchor_number, chain.anchor_seal
     for event in rows.chained_up_to(last):
         number += 1
         before_it, before = before, event.seal or ""
-        is_whole = event.number == number and before == seal_of(key, event, number, before_it)
+        is_whole = event.number == number and before == event_mac(key, event, number, before_it)
         number = event.number or number
         if not is_whole and not over_faults:
             raise ChainBroken(f"event {number} was changed or removed; run: {COMMAND} audit verify")
     chain.anchor_number, chain.anchor_seal = number, before
-    chain.seal = seal_of_ends(key, chain)
+    chain.seal = ends_mac(key, chain)
     count = rows.remove_up_to(chain.anchor_number)
     audit.event(Event.AUDIT_PURGED, events=count, up_to=chain.anchor_number)
     db.session.commit()
@@ -155,7 +159,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
 
 
 def purge_due() -> int:
-    """As `purge`, for the worker, by `SSO_AUDIT_LIFETIME`; leaves a broken chain as it is."""
+    """Purge by `SSO_AUDIT_LIFETIME`, for the worker; a broken chain is logged and kept."""
     try:
         return purge(timedelta(seconds=context.settings().audit_lifetime))
     except ChainBroken as error:
@@ -165,7 +169,7 @@ def purge_due() -> int:
 
 
 def _lock() -> AuditChain | None:
-    """The chain, locked, its ends verified; `None` if another process begins it."""
+    """Lock the chain and verify its ends; return `None` if another process begins it."""
     chain = rows.lock_chain()
     if chain is None and rows.has_chained():
         chain = rows.lock_chain()  # another process may have begun the chain just now
@@ -173,18 +177,18 @@ def _lock() -> AuditChain | None:
             raise ChainBroken("the row that knows the ends of the audit chain is missing")
     if chain is None:
         empty = AuditChain(anchor_number=0, anchor_seal="", head_number=0, head_seal="")
-        return rows.begin_chain(seal_of_ends(keys()[0], empty))
+        return rows.begin_chain(ends_mac(keys()[0], empty))
     Keys(chain)
     return chain
 
 
 def keys() -> list[bytes]:
-    """The keys that the secret keys give for the chain; the first is that of a new one."""
+    """Return the HMAC keys that the secret keys derive; a new chain uses the first."""
     return secrets.derive_keys(context.settings().secret_keys, "audit chain")
 
 
-def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:
-    """The seal of an event at this place."""
+def event_mac(key: bytes, event: AuditEvent, number: int, before: str) -> str:
+    """Return the HMAC of an event with this number, after the HMAC `before`."""
     content = [
         number, before, event.id.hex, event.at.astimezone(UTC).isoformat(), event.name,
         event.user_id, event.client_id, event.address, event.browser, event.fields,
@@ -192,16 +196,17 @@ def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:
     return _hmac(key, content)
 
 
-def seal_of_ends(key: bytes, chain: AuditChain) -> str:
+def ends_mac(key: bytes, chain: AuditChain) -> str:
+    """Return the HMAC of the ends of the chain."""
     ends = [chain.anchor_number, chain.anchor_seal, chain.head_number, chain.head_seal]
     if chain.resealed_number is not None:
         ends += [chain.resealed_number, chain.resealed_old_seal, chain.resealed_new_seal]
     return _hmac(key, ["ends", *ends])
 
 
-def is_equal(one: str, other: str) -> bool:
-    """Compare two seals in constant time."""
-    return hmac.compare_digest(one.encode(), other.encode())
+def is_equal(mac: str, other_mac: str) -> bool:
+    """Compare two HMACs in constant time."""
+    return hmac.compare_digest(mac.encode(), other_mac.encode())
 
 
 def _hmac(key: bytes, content: Sequence[object]) -> str:
@@ -212,7 +217,7 @@ MOST_FAULTS = 100
 
 
 class Verdict(NamedTuple):
-    """What `verify` found: how much there is, where it ends, and every fault."""
+    """The result of `verify`: the number of events, the ends of the chain, and the faults."""
 
     events: int
     first: int
@@ -221,17 +226,17 @@ class Verdict(NamedTuple):
     faults: list[str]
 
 
-def verify(seen: tuple[int, str] | None = None) -> Verdict:
-    """Look at every sealed event. `seen`: a head that was noted elsewhere, which must be there."""
+def verify(noted_head: tuple[int, str] | None = None) -> Verdict:
+    """Verify the whole chain. `noted_head`: a head that was stored elsewhere; it has to exist."""
     faults: list[str] = []
     with database.snapshot(db.engine) as connection:
         chain = rows.chain_of(connection)
         if chain is None:
             count = sum(1 for _ in rows.chained(connection))
-            if count or seen:
+            if count or noted_head:
                 faults.append("the row that knows the ends of the chain is missing")
             return Verdict(count, 0, 0, "", faults)
-        walk = _Walk(chain, seen)
+        walk = _Walk(chain, noted_head)
         faults += walk.begin()
         for event in rows.chained(connection):
             for fault in walk.step(event):
@@ -242,16 +247,18 @@ def verify(seen: tuple[int, str] | None = None) -> Verdict:
 
 
 class _Walk:
-    """Goes along the chain, event by event; each step yields what is wrong."""
+    """A walk along the chain, event by event; each step yields the faults."""
 
-    def __init__(self, chain: AuditChain, seen: tuple[int, str] | None) -> None:
-        self.chain, self.seen = chain, seen
+    def __init__(self, chain: AuditChain, noted_head: tuple[int, str] | None) -> None:
+        self.chain, self.noted_head = chain, noted_head
         self.keys: Keys | None = None
         self.number, self.before = chain.anchor_number, chain.anchor_seal
         self.count = 0
-        # That the noted head was purged since is not an error.
-        self.has_seen = seen is None or seen[0] < chain.anchor_number or seen == (0, "")
-        self.has_seen = self.has_seen or seen == (self.number, self.before)
+        # It is no fault if the noted head was purged since.
+        self.has_noted_head = (
+            noted_head is None or noted_head[0] < chain.anchor_number or noted_head == (0, "")
+        )
+        self.has_noted_head = self.has_noted_head or noted_head == (self.number, self.before)
 
     def begin(self) -> Iterator[str]:
         try:
@@ -260,10 +267,10 @@ class _Walk:
             yield "the ends of the chain are forged, or SSO_SECRET_KEY is not the one of this chain"
             return
         if self.keys.of(self.chain.head_number + 1) is None:
-            yield HALF_RESEALED
+            yield HALF_REKEYED
 
     def step(self, event: AuditEvent) -> Iterator[str]:
-        number, found = event.number or 0, event.seal or ""
+        number, mac = event.number or 0, event.seal or ""
         self.count += 1
         self._cross_over()
         key = self.keys.of(number) if self.keys else keys()[0]
@@ -271,16 +278,16 @@ class _Walk:
             yield _missing(self.number + 1, number - 1)
         elif number <= max(self.number, self.chain.anchor_number):
             yield f"event {number} lies before the beginning of the chain"
-        # After a gap the seal before is unknown: the next event can't be judged.
-        elif key is not None and not is_equal(found, seal_of(key, event, number, self.before)):
+        # After a gap the previous HMAC is unknown: the next event cannot be verified.
+        elif key is not None and not is_equal(mac, event_mac(key, event, number, self.before)):
             yield f"event {number} ({event.name}, {event.at:%Y-%m-%d %H:%M}) was changed or moved"
         if number > self.chain.head_number:
             yield f"event {number} lies behind the end of the chain"
-        self.has_seen = self.has_seen or self.seen == (number, found)
-        self.number, self.before = number, found
+        self.has_noted_head = self.has_noted_head or self.noted_head == (number, mac)
+        self.number, self.before = number, mac
 
     def _cross_over(self) -> None:
-        """From events with seals of the new secret key to those that still have old ones."""
+        """Continue with the old secret key after the last event that was rekeyed."""
         if self.number == self.chain.resealed_number:
             self.before = self.chain.resealed_old_seal or ""
 
@@ -290,7 +297,7 @@ class _Walk:
             yield _missing(self.number + 1, self.chain.head_number)
         elif (self.number, self.before) != (self.chain.head_number, self.chain.head_seal):
             yield "the last event is not the one that was sealed last"
-        if not self.has_seen:
+        if not self.has_noted_head:
             yield (
                 "the head that you noted is not in this chain: it was cut off or made again (after "
                 f"a change of the secret key see: {COMMAND} audit list --event audit_resealed)"
@@ -307,15 +314,15 @@ REKEYING_BATCH = 500
 
 
 class RekeyingStep(NamedTuple):
-    """How many events a batch sealed, how many are left, and whether it was the last one."""
+    """The events that a batch rekeyed, those that remain, and whether the batch was the last."""
 
-    sealed: int
-    left: int
+    rekeyed: int
+    remaining: int
     is_last: bool
 
 
 def is_rekeying_due() -> bool:
-    """Whether the chain, if there is one, has a seal that is not of the first secret key.
+    """Return whether an HMAC of the chain was not made with the first secret key.
 
     Raises `ChainBroken`.
     """
@@ -326,10 +333,10 @@ def is_rekeying_due() -> bool:
 
 
 def rekey(over_faults: bool = False) -> RekeyingStep:
-    """Rekey the next batch; commits. Raises `ChainBroken`, and leaves the chain as it was.
+    """Rekey the next batch, and commit. Raises `ChainBroken` and leaves the chain unchanged.
 
-    `over_faults`: go on behind events that were tampered with; a person has seen them. Where the
-    ends are forged, or their secret key is lost, that is behind the last event.
+    `over_faults`: continue after events that were tampered with; an operator has seen them. If the
+    ends are forged, or their secret key is lost, continue after the last event.
     """
     chain = rows.lock_chain()
     newest = keys()[0]
@@ -337,63 +344,63 @@ def rekey(over_faults: bool = False) -> RekeyingStep:
         db.session.rollback()
         return RekeyingStep(0, 0, True)
     try:
-        known = Keys(chain)
+        chain_keys = Keys(chain)
     except ChainBroken:
         if not over_faults:
             raise
-        return _begin_behind(chain, newest)
+        return _begin_after(chain, newest)
     if chain.resealed_number is None:
-        if known.ends == newest:
+        if chain_keys.ends == newest:
             db.session.rollback()
             return RekeyingStep(0, 0, True)
-        old, new = known.ends, newest
+        old, new = chain_keys.ends, newest
         chain.resealed_number = chain.anchor_number
         chain.resealed_old_seal = chain.resealed_new_seal = chain.anchor_seal
     else:  # begun before: finish that first, whichever of the two keys is the newest
-        old, new = known.of_next(chain), known.ends
-    sealed = _seal_batch(chain, old, new, over_faults)
-    left = chain.head_number - (chain.resealed_number or 0)
-    if is_whole := len(sealed) < REKEYING_BATCH:
+        old, new = chain_keys.of_next(chain), chain_keys.ends
+    batch = _rekey_batch(chain, old, new, over_faults)
+    remaining = chain.head_number - (chain.resealed_number or 0)
+    if is_whole := len(batch) < REKEYING_BATCH:
         _finish(chain, over_faults)
-    chain.seal = seal_of_ends(new, chain)
+    chain.seal = ends_mac(new, chain)
     db.session.commit()
-    return RekeyingStep(len(sealed), 0 if is_whole else left, is_whole and new == newest)
+    return RekeyingStep(len(batch), 0 if is_whole else remaining, is_whole and new == newest)
 
 
-def _begin_behind(chain: AuditChain, key: bytes) -> RekeyingStep:
-    """The ends cannot be verified: begin again after what is there, which stays unverifiable."""
+def _begin_after(chain: AuditChain, key: bytes) -> RekeyingStep:
+    """Begin a new chain after the existing events, which stay unverifiable."""
     last = max(chain.head_number, rows.last_number())
     chain.anchor_number = chain.head_number = last
     chain.anchor_seal = chain.head_seal
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
-    chain.seal = seal_of_ends(key, chain)
+    chain.seal = ends_mac(key, chain)
     audit.event(Event.AUDIT_RESEALED, fault=f"nothing up to event {last} can be verified")
     db.session.commit()
     return RekeyingStep(0, 0, True)
 
 
-def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) -> list[object]:
+def _rekey_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) -> list[object]:
     number = chain.resealed_number or 0
     before, new_before = chain.resealed_old_seal or "", chain.resealed_new_seal or ""
-    sealed = []
+    batch = []
     for event in rows.chained_between(number, chain.head_number, REKEYING_BATCH):
-        found, expected = event.seal or "", number + 1
+        mac, expected = event.seal or "", number + 1
         number = event.number or 0
-        is_whole = number == expected and is_equal(found, seal_of(old, event, number, before))
+        is_whole = number == expected and is_equal(mac, event_mac(old, event, number, before))
         if not is_whole and not over_faults:
             raise ChainBroken(f"event {number} was changed or removed; run: {COMMAND} audit verify")
-        new_before = seal_of(new, event, number, new_before) if is_whole else found
-        before = found
-        sealed.append((event.id, number, new_before))
-    if sealed:
-        rows.append(sealed)
+        new_before = event_mac(new, event, number, new_before) if is_whole else mac
+        before = mac
+        batch.append((event.id, number, new_before))
+    if batch:
+        rows.append(batch)
     chain.resealed_number = number
     chain.resealed_old_seal, chain.resealed_new_seal = before, new_before
-    return list(sealed)
+    return list(batch)
 
 
 def _finish(chain: AuditChain, over_faults: bool) -> None:
-    """The batch has caught up with the head."""
+    """Complete the rekeying after its last batch."""
     reached = (chain.resealed_number, chain.resealed_old_seal)
     if reached == (chain.head_number, chain.head_seal):
         old_head = f"{chain.head_number}:{chain.head_seal}"

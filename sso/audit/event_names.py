@@ -1,6 +1,6 @@
-"""The names of audit events for people; docs/reference/events.md explains them.
+"""Human-readable names of audit events; docs/reference/events.md explains the events.
 
-The events of limits are not listed: `name` composes their names.
+Events of limits are not listed: `name` composes their names.
 """
 
 from collections.abc import Mapping

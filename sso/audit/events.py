@@ -11,7 +11,7 @@ _ANYWAY = True
 class Event(StrEnum):
     """The name of a security event, as the log and the audit trail have it.
 
-    `survives_rollback`: it happened although the transaction that it was recorded in was undone.
+    `survives_rollback`: the event is written even if its transaction is rolled back.
     """
 
     survives_rollback: bool
@@ -127,7 +127,7 @@ class Event(StrEnum):
     TOKEN_REFUSED = "token_refused", _ANYWAY
     TOKENS_REFUSED = "tokens_refused", _ANYWAY
 
-    # A limit is reached: that of a rule in `ratelimit.limiting`, or the budget of an event.
+    # A limit of a rule in `ratelimit.limiting`, or the budget of an event, is used up.
     ACCESS_TOKEN_REFUSED_LIMITED = "access_token_refused_limited", _ANYWAY
     API_REQUESTS_LIMITED = "api_requests_limited", _ANYWAY
     API_TOKEN_LIMITED = "api_token_limited", _ANYWAY
@@ -173,12 +173,12 @@ class Event(StrEnum):
 
 
 def limited(rule: str) -> Event:
-    """The event, recorded once, that the limit of a rule or the budget of an event is used up."""
+    """Return the event for a used-up limit of a rule or budget of an event, recorded once."""
     return Event(f"{rule}_limited")
 
 
-# What webhooks can subscribe to. Each is recorded before its transaction commits, and none by token
-# and userinfo requests that succeed.
+# Events that webhooks can subscribe to. Each is recorded before its transaction commits, and none
+# by a successful token or userinfo request.
 WEBHOOK_EVENTS = (
     Event.USER_CREATED, Event.USER_INVITED, Event.USER_IMPORTED, Event.SIGNED_UP,
     Event.INVITATION_ACCEPTED,

@@ -1,4 +1,4 @@
-"""Statements about audit events and the chain that is made of them; `writer` adds them."""
+"""Statements on audit events and their chain; `writer` inserts the events."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ _BATCH = 1000  # rows in memory at a time
 
 
 def newest(*, limit: int, **conditions: Any) -> Sequence[AuditEvent]:
-    """The newest events that meet every condition of `matching`, newest first."""
-    found = matching(**conditions).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
-    return db.session.scalars(found).all()
+    """Return the newest events that meet all conditions of `matching`, newest first."""
+    statement = matching(**conditions).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
+    return db.session.scalars(statement).all()
 
 
 def matching(
@@ -31,7 +31,7 @@ def matching(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Select[AuditEvent]:
-    """The events that meet every condition given."""
+    """Return the query for events that meet all conditions."""
     statement = select(AuditEvent)
     if user_id is not None:
         statement = statement.where(AuditEvent.user_id == user_id)
@@ -47,7 +47,7 @@ def matching(
 
 
 def as_record(event: AuditEvent) -> dict[str, Any]:
-    """An event for programs, without its seal."""
+    """Return an event for JSON output, without its HMAC."""
     return {
         "at": event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "event": event.name,
@@ -61,19 +61,19 @@ def as_record(event: AuditEvent) -> dict[str, Any]:
 
 
 def names() -> Sequence[str]:
-    """Every event that has happened."""
+    """Return the names of all recorded events."""
     return db.session.scalars(select(AuditEvent.name).distinct().order_by(AuditEvent.name)).all()
 
 
 def lock_chain() -> AuditChain | None:
-    """The ends of the chain, locked until the transaction ends; `None` if there is none yet."""
+    """Lock and return the ends of the chain, or `None` if it has not been begun."""
     return dialects.lock(AuditChain, AuditChain.head_number, AuditChain.id == _THE_ONE)
 
 
-def begin_chain(seal: str) -> AuditChain | None:
-    """The first row of an empty chain; `None` if another process was quicker."""
+def begin_chain(chain_mac: str) -> AuditChain | None:
+    """Insert the row of an empty chain; return `None` if another process was quicker."""
     chain = AuditChain(
-        id=_THE_ONE, anchor_number=0, anchor_seal="", head_number=0, head_seal="", seal=seal
+        id=_THE_ONE, anchor_number=0, anchor_seal="", head_number=0, head_seal="", seal=chain_mac
     )
     db.session.add(chain)
     try:
@@ -100,7 +100,7 @@ def counts(names: Sequence[str], since: datetime, until: datetime) -> dict[str, 
 
 
 def unchained(limit: int) -> Sequence[AuditEvent]:
-    """The oldest events that are not in the chain yet."""
+    """Return the oldest events that are not in the chain yet."""
     return db.session.scalars(
         select(AuditEvent)
         .where(AuditEvent.number.is_(None))
@@ -110,25 +110,25 @@ def unchained(limit: int) -> Sequence[AuditEvent]:
 
 
 def unchained_since() -> datetime | None:
-    """When the oldest event happened that is not in the chain yet."""
+    """Return the time of the oldest event that is not in the chain yet."""
     return db.session.scalar(select(func.min(AuditEvent.at)).where(AuditEvent.number.is_(None)))
 
 
 def append(chained: Sequence[tuple[UUID, int, str]]) -> None:
-    """Add events to the chain: id, number, seal."""
+    """Append events to the chain; each is its id, its number and its HMAC."""
     db.session.execute(
         update(AuditEvent), [{"id": i, "number": n, "seal": text} for i, n, text in chained]
     )
 
 
 def chain_of(connection: Connection) -> AuditChain | None:
-    """The ends of the chain, as this connection sees them."""
+    """Return the ends of the chain without a lock, through this connection."""
     row = connection.execute(select(AuditChain.__table__)).one_or_none()
     return AuditChain(**row._mapping) if row else None
 
 
 def chained(connection: Connection) -> Iterator[AuditEvent]:
-    """Every event of the chain in its order, a batch in memory at a time."""
+    """Yield all events of the chain in order, with one batch in memory at a time."""
     rows = connection.execute(
         select(AuditEvent.__table__)
         .where(AuditEvent.number.is_not(None))
@@ -140,14 +140,14 @@ def chained(connection: Connection) -> Iterator[AuditEvent]:
 
 
 def chained_up_to(number: int) -> Sequence[AuditEvent]:
-    """The beginning of the chain, in its order."""
+    """Return the events of the chain up to a number, in order."""
     return db.session.scalars(
         select(AuditEvent).where(AuditEvent.number <= number).order_by(AuditEvent.number)
     ).all()
 
 
 def chained_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
-    """The next events up to the last one, in the order of the chain."""
+    """Return the next events of the chain up to the number `last`, in order."""
     return db.session.scalars(
         select(AuditEvent)
         .where(AuditEvent.number > after, AuditEvent.number <= last)
@@ -157,14 +157,14 @@ def chained_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
 
 
 def last_number() -> int:
-    """The number of the last event that has one."""
+    """Return the highest number of an event."""
     return db.session.scalar(select(func.max(AuditEvent.number))) or 0
 
 
 def last_before(moment: datetime, at_most: int) -> int | None:
-    """The number of the last event of the longest beginning of the chain that is older.
+    """Return the number up to which all events are older than a moment, or `None`.
 
-    The beginning ends after so many events.
+    Counts at most `at_most` events from the beginning of the chain.
     """
     first = db.session.scalar(select(func.min(AuditEvent.number)))
     if first is None:
@@ -179,7 +179,7 @@ def last_before(moment: datetime, at_most: int) -> int | None:
 
 
 def remove_up_to(number: int) -> int:
-    """Delete the beginning of the chain; returns how many events."""
+    """Delete the events up to a number; return how many."""
     result = db.session.execute(
         delete(AuditEvent)
         .where(AuditEvent.number <= number)

@@ -1,7 +1,7 @@
-"""Queues events for the webhooks that want them, in the transaction that records the events.
+"""Queue events for the webhooks that subscribe to them, in the transaction of the events.
 
-So nothing is sent that was rolled back, and nothing is lost that was committed. The events that
-can be sent are none of those that token and userinfo requests record.
+So no event is sent that was rolled back, and none is lost that was committed. Events of token and
+userinfo requests are never sent.
 """
 
 import json
@@ -18,10 +18,10 @@ from sso.extensions import UtcDateTime
 if TYPE_CHECKING:
     from sso.audit import Record
 
-# Of what the audit trail keeps, the receivers get no addresses, browsers and operators.
+# The receivers do not get IP addresses, browsers and operators.
 _SENT = ("changes", "sid", "amr", "scope", "grant", "kind", "reason")
 
-# Not the models' (see `writer`).
+# Not the tables of the models (see `writer`).
 _WEBHOOKS = table(
     "webhooks", column("id", Uuid), column("events", JSON), column("disabled_at", UtcDateTime)
 )
@@ -34,7 +34,7 @@ _DELIVERIES = table(
     column("created_at", UtcDateTime),
     column("next_attempt_at", UtcDateTime),
 )
-# Locked, or the webhook could be deleted before we refer to it.
+# Locked, because the webhook could be deleted before its deliveries are inserted.
 _ENABLED = (
     select(_WEBHOOKS.c.id, _WEBHOOKS.c.events)
     .where(_WEBHOOKS.c.disabled_at.is_(None))
@@ -44,20 +44,20 @@ _ENABLED = (
 
 
 def add(connection: Connection, records: Sequence["Record"]) -> None:
-    """Queue what webhooks want of these events."""
-    typed = [(name, record) for record in records for name in _types(record)]
-    enabled = connection.execute(_ENABLED).all() if typed else ()
-    wanted = [
+    """Queue deliveries of these events for the webhooks that subscribe to them."""
+    typed_records = [(name, record) for record in records for name in _types(record)]
+    enabled = connection.execute(_ENABLED).all() if typed_records else ()
+    deliveries = [
         (webhook.id, name, record)
         for webhook in enabled
-        for name, record in typed
+        for name, record in typed_records
         if name in webhook.events
     ]
-    if not wanted:
+    if not deliveries:
         return
-    people = _people(connection, [record for *_, record in wanted])
-    wanted = [one for one in wanted if not _is_of_doctor(one[-1], people)]
-    if not wanted:
+    people = _people(connection, [record for *_, record in deliveries])
+    deliveries = [delivery for delivery in deliveries if not _is_of_doctor(delivery[-1], people)]
+    if not deliveries:
         return
     connection.execute(
         insert(_DELIVERIES),
@@ -71,13 +71,13 @@ def add(connection: Connection, records: Sequence["Record"]) -> None:
                 "created_at": record.at,
                 "next_attempt_at": record.at,
             }
-            for webhook_id, name, record in wanted
+            for webhook_id, name, record in deliveries
         ],
     )
 
 
 def _types(record: "Record") -> Iterator[str]:
-    """The types under which an event is sent: an operator's update may be several."""
+    """Yield the types under which an event is sent; an update of a user may have several."""
     if record.name not in WEBHOOK_EVENTS:
         return
     yield str(record.name)
@@ -90,21 +90,21 @@ def _types(record: "Record") -> Iterator[str]:
 
 
 def _people(connection: Connection, records: Sequence["Record"]) -> dict[str, dict[str, str]]:
-    """Email and name by id, as they are now."""
-    ids = {UUID(record.user) for record in records if record.user and record.gone is None}
+    """Return the current email and name of users, by id."""
+    ids = {UUID(record.user) for record in records if record.user and record.deleted_user is None}
     rows = connection.execute(select(_USERS).where(_USERS.c.id.in_(ids))) if ids else ()
     return {str(row.id): {"email": row.email, "name": row.name} for row in rows}
 
 
 def _is_of_doctor(record: "Record", people: dict[str, dict[str, str]]) -> bool:
-    person = record.gone or people.get(record.user or "", {})
+    person = record.deleted_user or people.get(record.user or "", {})
     return person.get("email", "").endswith(f"@{DOCTOR_DOMAIN}")
 
 
 def _body(name: str, record: "Record", people: dict[str, dict[str, str]]) -> str:
     data: dict[str, Any] = {}
     if record.user:
-        data = {"sub": record.user, **(record.gone or people.get(record.user, {}))}
+        data = {"sub": record.user, **(record.deleted_user or people.get(record.user, {}))}
     if record.client:
         data["client_id"] = record.client
     data |= {field: record.fields[field] for field in _SENT if field in record.fields}

@@ -1,1 +1,1 @@
-"""What is wrong with this installation; for doctor and admin pages."""
+"""Checks of this installation, for `flask doctor` and the admin pages."""

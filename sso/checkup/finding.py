@@ -1,4 +1,4 @@
-"""What a check found: one line, and a hint."""
+"""The result of a check: one line, and a hint."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -48,24 +48,22 @@ def skipped(name: str, seen: str) -> Finding:
 
 
 def at(where: str, what: str) -> Message:
-    """One of several things that a check looks at, and what was seen there."""
+    """Return a message about one of several places that a check looks at."""
     return Message("%(where)s: %(what)s", where=where, what=what)
 
 
 def run(command: str) -> Message:
-    """The hint to run a command."""
+    """Return the hint to run a command."""
     return Message("run: %(command)s", command=command)
 
 
 def answered(url: str, status: int) -> Message:
-    """Another status than the expected one."""
+    """Return the message about an unexpected status."""
     return Message("%(url)s answers %(status)s", url=url, status=status)
 
 
 def guarded(name: str, check: Callable[[], Findings]) -> Iterator[Finding]:
-    """The findings of a check. An exception in the check is a finding too, without its text,
-    which may hold what was sent, and that holds secrets.
-    """
+    """Run a check. Report an exception as a finding without its text, which may hold secrets."""
     try:
         yield from check()
     except SQLAlchemyError as error:

@@ -45,7 +45,7 @@ WEBHOOK_IS_LATE = timedelta(hours=1)
 
 
 def schema() -> Findings:
-    """The newest migration was applied."""
+    """Check that the newest migration was applied."""
     if database_schema.is_current(db.session.connection()):
         yield ok("schema", Message("current"))
     else:
@@ -58,16 +58,16 @@ def schema() -> Findings:
 
 
 def signing_key_life() -> Findings:
-    """Each algorithm has an active and a next key, which the secret key decrypts."""
+    """Check that each algorithm has an active and a next key that the secret key decrypts."""
     rows = stored_keys.every_signing_key()
     db.session.rollback()
     for alg in keys.ALGORITHMS:
-        for state, seen in (
+        for state, message in (
             (KeyState.ACTIVE, Message("there is no active key of %(alg)s", alg=alg)),
             (KeyState.NEXT, Message("there is no next key of %(alg)s", alg=alg)),
         ):
             if not any(row.alg == alg and row.state == state for row in rows):
-                yield wrong("keys", seen, run(f"{COMMAND} db upgrade"))
+                yield wrong("keys", message, run(f"{COMMAND} db upgrade"))
                 return
     if not all(keys.can_decrypt(context.settings().secret_keys, row) for row in rows):
         yield wrong(
@@ -88,42 +88,42 @@ def signing_key_life() -> Findings:
         )
         yield warning("keys", Message("in use for %(days)s days", days=age.days), hint)
     else:
-        seen = Message(
+        message = Message(
             "active and next of %(algorithms)s; in use %(days)s days",
             algorithms=", ".join(keys.ALGORITHMS),
             days=age.days,
         )
-        yield ok("keys", seen)
+        yield ok("keys", message)
 
 
 def webhooks() -> Findings:
-    """Their receivers take what is sent."""
-    known = stored_webhooks.every()
+    """Check that no webhook has been failing for long."""
+    rows = stored_webhooks.every()
     db.session.rollback()
     late = clock.now() - WEBHOOK_IS_LATE
     failing = 0
-    for one in known:
-        see = f"{COMMAND} webhook deliveries {one.id}"
-        hint = Message("see: %(command)s", command=see)
-        if one.disabled_at:
-            if not one.disabled_reason:
+    for webhook in rows:
+        command = f"{COMMAND} webhook deliveries {webhook.id}"
+        hint = Message("see: %(command)s", command=command)
+        if webhook.disabled_at:
+            if not webhook.disabled_reason:
                 continue  # by an operator
-            why = Message("disabled, %(reason)s", reason=_reason(one.disabled_reason))
-            enable = f"{COMMAND} webhook enable {one.id}"
-            hint = Message("see: %(command)s; then: %(then)s", command=see, then=enable)
-        elif one.failing_since and one.failing_since < late:
-            why = Message("failing since %(time)s", time=_minute(one.failing_since))
+            message = Message("disabled, %(reason)s", reason=_reason(webhook.disabled_reason))
+            enable = f"{COMMAND} webhook enable {webhook.id}"
+            hint = Message("see: %(command)s; then: %(then)s", command=command, then=enable)
+        elif webhook.failing_since and webhook.failing_since < late:
+            message = Message("failing since %(time)s", time=_minute(webhook.failing_since))
         else:
             continue
         failing += 1
-        yield warning("webhooks", at(one.url, why), hint)
+        yield warning("webhooks", at(webhook.url, message), hint)
     if not failing:
-        seen = Message("%(count)s registered, none of them fails", count=len(known))
-        yield ok("webhooks", seen)
+        message = Message("%(count)s registered, none of them fails", count=len(rows))
+        yield ok("webhooks", message)
 
 
 def _reason(text: str) -> str:
-    """What `jobs.webhook_delivery` stored."""
+    """Translate the reason that `jobs.webhook_delivery` stored."""
     kind, _, what = text.partition(" since ")
     if kind == "failing":
         return Message("failing since %(time)s", time=what)
@@ -132,7 +132,7 @@ def _reason(text: str) -> str:
 
 
 def worker() -> Findings:
-    """Nothing has been due for long, and a worker runs."""
+    """Check that a worker runs and nothing has been due for long."""
     due = {
         Message("a mail"): outbox.MAILS.due_since(),
         Message("a logout token"): outbox.LOGOUTS.due_since(),
@@ -144,18 +144,18 @@ def worker() -> Findings:
     oldest = min(late, default=None)
     start = Message("start: %(command)s", command=f"{COMMAND} worker")
     if oldest and clock.now() - oldest[0] > WORKER_IS_LATE:
-        seen = Message(
+        message = Message(
             "%(what)s has been due since %(time)s, and nothing handles it",
             what=oldest[1],
             time=_minute(oldest[0]),
         )
-        yield wrong("worker", seen, start)
+        yield wrong("worker", message, start)
     elif last is None:
-        seen = Message("none has ever run: no mail or logout token is sent, nothing is purged")
-        yield warning("worker", seen, start)
+        message = Message("none has ever run: no mail or logout token is sent, nothing is purged")
+        yield warning("worker", message, start)
     elif clock.now() - last > WORKER_IS_LATE:
-        seen = Message("none has run since %(time)s", time=_minute(last))
-        yield warning("worker", seen, start)
+        message = Message("none has run since %(time)s", time=_minute(last))
+        yield warning("worker", message, start)
     else:
         yield ok("worker", Message("runs, and nothing has been due for long"))
 
@@ -169,7 +169,7 @@ SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
 
 
 def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
-    """Only the owner can read secrets or write to their folder."""
+    """Check that only the owner can read secrets or write to their folder."""
     instance = Path(current_app.instance_path)
     places = [(instance, 0o022), (instance / "secret_key", 0o077)]
     places += [
@@ -178,22 +178,23 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
         if source.endswith("_FILE") and name in SECRETS
     ]
     errors = [
-        wrong("file modes", seen, hint)
+        wrong("file modes", message, hint)
         for path, forbidden in places
-        for seen, hint in _too_open(path, forbidden)
+        for message, hint in _too_open(path, forbidden)
     ]
     url = make_url(context.settings().database_url)
     if url.get_backend_name() == "sqlite" and url.database:
         # It holds no secret in clear, but personal data.
         errors += [
-            warning("file modes", seen, hint) for seen, hint in _too_open(Path(url.database), 0o007)
+            warning("file modes", message, hint)
+            for message, hint in _too_open(Path(url.database), 0o007)
         ]
     folder = context.settings().templates_dir
     if folder and not overrides.is_read_only(Path(folder)):
         errors += [
-            warning("file modes", seen, hint)
+            warning("file modes", message, hint)
             for path in (Path(folder), *Path(folder).rglob("*"))
-            for seen, hint in _too_open(path, 0o022)
+            for message, hint in _too_open(path, 0o022)
         ]
     yield from errors or [ok("file modes", Message("secrets are closed to others"))]
 
@@ -201,22 +202,24 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
 def _too_open(path: Path, forbidden: int) -> Iterator[tuple[Message, str]]:
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
     if mode & forbidden:
-        seen = Message("%(path)s has the mode %(mode)s: too open", path=str(path), mode=f"{mode:o}")
-        yield seen, f"chmod {mode & ~forbidden:o} {path}"
+        message = Message(
+            "%(path)s has the mode %(mode)s: too open", path=str(path), mode=f"{mode:o}"
+        )
+        yield message, f"chmod {mode & ~forbidden:o} {path}"
 
 
 def database() -> Findings:
-    """It is reachable, and its clock agrees with this machine's."""
+    """Check that the database is reachable and its clock agrees with this machine's."""
     name = db.engine.dialect.name
     try:
         reported = db.session.scalar(select(func.now()))
     except SQLAlchemyError as error:
-        seen = Message(
+        message = Message(
             "%(name)s cannot be reached (%(reason)s)", name=name, reason=type(error).__name__
         )
         hints = [hint for text, hint in _OF_POOLER.items() if text in str(error)]
         hint = hints[0] if hints else Message("check SSO_DATABASE_URL")
-        yield wrong("database", seen, hint)
+        yield wrong("database", message, hint)
         return
     if readiness.is_read_only(db.session.connection()):
         page = "docs/how-to/postgresql.md"
@@ -226,8 +229,8 @@ def database() -> Findings:
         yield ok("database", Message("%(where)s answers", where=name))
     db.session.rollback()
     if name == "sqlite" or not isinstance(reported, datetime):
-        seen = Message("an SQLite file has no clock of its own")
-        yield skipped("clock and database", seen)
+        message = Message("an SQLite file has no clock of its own")
+        yield skipped("clock and database", message)
         return
     yield clock_finding("clock and database", reported, MOST_SKEW)
 
@@ -241,7 +244,7 @@ def imported_passwords() -> Findings:
         return
     seconds = foreign_hashes.seconds(methods)
     listed = ", ".join(sorted(method[1:] for method in methods))
-    seen = Message(
+    message = Message(
         "every wrong password takes %(milliseconds)d ms more (%(methods)s)",
         milliseconds=round(seconds * 1000),
         methods=listed,
@@ -249,9 +252,9 @@ def imported_passwords() -> Findings:
     if seconds > MOST_SECONDS:
         page = "docs/how-to/move-here.md"
         hint = Message("it ends when their users have signed in; see %(page)s", page=page)
-        yield warning("imported passwords", seen, hint)
+        yield warning("imported passwords", message, hint)
     else:
-        yield ok("imported passwords", seen)
+        yield ok("imported passwords", message)
 
 
 POOLED = Message("there is one: time limits are set in each transaction")
@@ -267,7 +270,7 @@ _OF_POOLER = {
 
 
 def pooler() -> Findings:
-    """What stands between this server and PostgreSQL passes on what the URL asks for."""
+    """Check that a connection pooler passes on the options in the database URL."""
     if db.engine.dialect.name != "postgresql":
         return
     is_pooled = postgresql.is_pooled(db.session.connection())
@@ -285,7 +288,7 @@ def pooler() -> Findings:
 
 
 def clock_finding(name: str, reported: datetime, most: timedelta) -> Finding:
-    """Compare another clock with ours."""
+    """Compare another clock with this machine's."""
     skew = abs(clock.now() - reported).total_seconds()
     if skew > most.total_seconds():
         return wrong(
@@ -307,23 +310,23 @@ BATCH = 100
 
 
 def secret_key(most: int | None = None) -> Findings:
-    """Everything is encrypted with the current secret key, and with it alone.
+    """Check that everything is encrypted with the current secret key, and with it alone.
 
     `most`: how many authenticator apps are checked; a million takes a minute.
     """
-    found = waiting(most)
+    stale = waiting(most)
     is_partial = most is not None and factors.count_totp_secrets() > most
     db.session.rollback()
     has_previous = context.settings().secret_key_previous is not None
-    if found:
-        what = joined(N_("%(one)s, %(other)s"), found)
-        seen = Message("still encrypted with another secret key: %(what)s", what=what)
+    if stale:
+        names = joined(N_("%(one)s, %(other)s"), stale)
+        message = Message("still encrypted with another secret key: %(what)s", what=names)
         hint = Message(
             "run: %(command)s, with SSO_SECRET_KEY_PREVIOUS set", command=f"{COMMAND} key reencrypt"
         )
-        yield (warning if has_previous else wrong)("secret key", seen, hint)
+        yield (warning if has_previous else wrong)("secret key", message, hint)
     elif has_previous and is_partial:
-        seen = Message(
+        message = Message(
             "SSO_SECRET_KEY_PREVIOUS is set; only %(count)s authenticator apps were checked",
             count=most,
         )
@@ -331,46 +334,46 @@ def secret_key(most: int | None = None) -> Findings:
             "run: %(command)s, which checks all of them and says whether it is needed",
             command=f"{COMMAND} doctor",
         )
-        yield warning("secret key", seen, hint)
+        yield warning("secret key", message, hint)
     elif has_previous:
-        seen = Message("nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more")
+        message = Message("nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more")
         hint = Message("remove it: at once if it leaked, else once most browsers have come back")
-        yield warning("secret key", seen, hint)
+        yield warning("secret key", message, hint)
     elif is_partial:
-        seen = Message(
+        message = Message(
             "everything is encrypted with SSO_SECRET_KEY; only %(count)s authenticator apps were "
             "checked",
             count=most,
         )
-        yield ok("secret key", seen)
+        yield ok("secret key", message)
     else:
         yield ok("secret key", Message("everything is encrypted with SSO_SECRET_KEY"))
 
 
 def waiting(most: int | None = None) -> list[Message]:
-    """What is not encrypted or sealed with the newest secret key, in words; changes nothing.
+    """List what is still encrypted or authenticated with an older secret key. Change nothing.
 
     `most`: see `secret_key`.
     """
     newest = context.settings().secret_key
-    found = []
+    stale = []
     if not all(keys.can_decrypt(newest, row) for row in stored_keys.every_signing_key()):
-        found.append(Message("signing keys"))
+        stale.append(Message("signing keys"))
     if not _are_apps_current(most):
-        found.append(Message("authenticator apps"))
+        stale.append(Message("authenticator apps"))
     if not all(
         secrets.can_decrypt_webhook_secret(newest, row.sealed_secret)
         for row in stored_webhooks.every()
     ):
-        found.append(Message("secrets of webhooks"))
+        stale.append(Message("secrets of webhooks"))
     try:
         if chain.is_rekeying_due():
-            found.append(Message("the audit trail"))
+            stale.append(Message("the audit trail"))
     except ChainBroken:
         command = f"{COMMAND} audit verify"
-        found.append(Message("the audit trail (see: %(command)s)", command=command))
+        stale.append(Message("the audit trail (see: %(command)s)", command=command))
     db.session.rollback()
-    return found
+    return stale
 
 
 def _are_apps_current(most: int | None) -> bool:
@@ -389,7 +392,7 @@ _NAME = "templates"
 
 
 def templates() -> Findings:
-    """Each was made for the built-in text that this version has."""
+    """Check that each override was made for the built-in text of this version."""
     folder = context.settings().templates_dir
     if folder is None:
         yield ok(_NAME, Message("all are built in"))
@@ -397,8 +400,8 @@ def templates() -> Findings:
     own = overrides.read(Path(folder))
     yield from _compared(own)
     if not (own.templates or own.texts or own.style):
-        seen = Message("there is none in %(folder)s", folder=folder)
-        yield warning(_NAME, seen, Message("remove SSO_TEMPLATES_DIR, or add some"))
+        message = Message("there is none in %(folder)s", folder=folder)
+        yield warning(_NAME, message, Message("remove SSO_TEMPLATES_DIR, or add some"))
 
 
 def _compared(own: Overrides) -> Iterator[Finding]:
@@ -412,8 +415,8 @@ def _compared(own: Overrides) -> Iterator[Finding]:
         place = mail_texts.__file__
         yield _finding(f"{TEXTS} ({', '.join(kinds)})", own.texts_source, current, place)
     if own.style:
-        seen = Message("follows the built-in style sheet; look at the pages")
-        yield ok(_NAME, at(STYLE, seen))
+        message = Message("follows the built-in style sheet; look at the pages")
+        yield ok(_NAME, at(STYLE, message))
 
 
 def _finding(what: str, source: str, current: str, place: str) -> Finding:
@@ -425,24 +428,24 @@ def _finding(what: str, source: str, current: str, place: str) -> Finding:
     mark = f"# made for {current}"
     mark = mark if what.startswith(TEXTS) else f"{{{mark} #}}"
     if made_for:
-        seen = Message("what is built in has changed since")
+        message = Message("what is built in has changed since")
     else:
-        seen = Message("it does not say what it was made for")
+        message = Message("it does not say what it was made for")
     hint = Message(
         "compare it with %(place)s, then let its first line be: %(mark)s", place=place, mark=mark
     )
-    return warning(_NAME, at(what, seen), hint)
+    return warning(_NAME, at(what, message), hint)
 
 
 TIMEOUT = 10  # seconds
 
 
 def rate_limits() -> Findings:
-    """Redis answers, if it is configured."""
+    """Check that Redis answers, if it is configured."""
     url = context.settings().redis_url
     if url is None:
-        seen = Message("SSO_REDIS_URL is not set: each process limits rates by itself")
-        yield skipped("redis", seen)
+        message = Message("SSO_REDIS_URL is not set: each process limits rates by itself")
+        yield skipped("redis", message)
         return
     is_replica = False
     redis = storage.connect(url, TIMEOUT)
@@ -453,8 +456,8 @@ def rate_limits() -> Findings:
         with suppress(*errors):  # the user may not ask
             is_replica = connection.role()[0] in (b"slave", "slave")
     except errors as error:
-        seen = Message("no answer (%(reason)s)", reason=type(error).__name__)
-        yield wrong("redis", seen, Message("check SSO_REDIS_URL and that Redis runs"))
+        message = Message("no answer (%(reason)s)", reason=type(error).__name__)
+        yield wrong("redis", message, Message("check SSO_REDIS_URL and that Redis runs"))
     else:
         if is_replica:
             sentinel = "redis+sentinel://host:26379/service"
@@ -467,7 +470,7 @@ def rate_limits() -> Findings:
 
 
 def no_mail_server() -> Findings:
-    """What it means that none is configured."""
+    """Say what it means that no mail server is configured."""
     if context.settings().smtp_url is not None:
         return
     if any(client.require_mfa for client in clients.every()):
@@ -484,7 +487,7 @@ def no_mail_server() -> Findings:
 
 
 def mail() -> Findings:
-    """The mail server accepts our credentials, if it is configured. No mail is sent."""
+    """Check that the mail server accepts our credentials, if it is configured. Send no mail."""
     url = context.settings().smtp_url
     if url is None:
         yield from no_mail_server()
@@ -496,8 +499,8 @@ def mail() -> Findings:
             secure = isinstance(connection.sock, ssl.SSLSocket)
     except (OSError, smtplib.SMTPException) as error:
         reason = error.args[0] if isinstance(error, smtp.NoTls) else type(error).__name__
-        seen = Message("the mail server refuses (%(reason)s)", reason=reason)
-        yield wrong("mail", seen, Message("check SSO_SMTP_URL"))
+        message = Message("the mail server refuses (%(reason)s)", reason=reason)
+        yield wrong("mail", message, Message("check SSO_SMTP_URL"))
         return
     if server.user is not None and not secure:
         hint = Message("use %(scheme)s, or a mail server with STARTTLS", scheme="smtps://")

@@ -1,4 +1,4 @@
-"""What this server signs people in with: providers, and directories server by server."""
+"""Checks of the identity providers, and of the directories, server by server."""
 
 import secrets
 from http.client import HTTPException
@@ -25,33 +25,35 @@ _TROUBLE = (RemoteUnavailable, UpstreamUnavailable, OSError, HTTPException, Valu
 
 
 def providers() -> Findings:
-    """Each one answers, has keys, and knows this server."""
-    found = [one for one in context.upstreams() if isinstance(one, WebProvider)]
-    if not found:
+    """Check that each provider answers, has keys, and knows this server."""
+    web_providers = [
+        provider for provider in context.upstreams() if isinstance(provider, WebProvider)
+    ]
+    if not web_providers:
         yield skipped(PROVIDERS, Message("SSO_UPSTREAM_FILE names none"))
-    for provider in found:
+    for provider in web_providers:
         if provider.sign_up and not provider.domains and _is_for_everyone(provider):
             sign_up = Message("everyone with an account there signs up")
             hint = Message("set domains, unless that is what you want")
             yield warning(PROVIDERS, at(provider.id, sign_up), hint)
         try:
-            seen = _examined_provider(provider)
+            message = _examined_provider(provider)
         except _TROUBLE as error:
             hint = Message(
                 "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
             )
             if is_private(error):
                 hint = Message("set allow_private_addresses = true, if it is in your own network")
-            yield wrong(PROVIDERS, at(provider.id, _words(error)), hint)
+            yield wrong(PROVIDERS, at(provider.id, _text_of(error)), hint)
         except UpstreamRefused as error:
             hint = Message("check client_id, client_secret and redirect URI")
-            yield warning(PROVIDERS, at(provider.id, _words(error)), hint)
+            yield warning(PROVIDERS, at(provider.id, _text_of(error)), hint)
         else:
-            yield ok(PROVIDERS, at(provider.id, seen))
+            yield ok(PROVIDERS, at(provider.id, message))
             if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
-                seen = Message("recheck has no refresh token to ask with")
+                message = Message("recheck has no refresh token to ask with")
                 hint = Message('add "offline_access" to scope, or remove recheck')
-                yield warning(PROVIDERS, at(provider.id, seen), hint)
+                yield warning(PROVIDERS, at(provider.id, message), hint)
 
 
 def _examined_provider(provider: WebProvider) -> Message:
@@ -70,10 +72,10 @@ def _examined_provider(provider: WebProvider) -> Message:
     return Message("answers, with %(count)s keys, and knows client_id and secret", count=count)
 
 
-def _words(error: Exception) -> str:
-    """Of the error; a `Message` if it is in our words alone."""
-    words = error.args[0] if error.args else ""
-    return words if isinstance(words, Message) else str(error)[:200]
+def _text_of(error: Exception) -> str:
+    """Return the text of an error: a `Message` if it was written here."""
+    text = error.args[0] if error.args else ""
+    return text if isinstance(text, Message) else str(error)[:200]
 
 
 def _cannot_be_rechecked(provider: OidcProvider) -> bool:
@@ -95,11 +97,13 @@ DIRECTORIES = "directories"
 
 
 def directories() -> Findings:
-    """Each server has a good certificate, and shows people to the service account."""
-    found = [one for one in context.upstreams() if isinstance(one, LdapProvider)]
-    if not found:
+    """Check that each server has a valid certificate and shows people to the service account."""
+    ldap_providers = [
+        provider for provider in context.upstreams() if isinstance(provider, LdapProvider)
+    ]
+    if not ldap_providers:
         yield skipped(DIRECTORIES, Message("SSO_UPSTREAM_FILE names none"))
-    for provider in found:
+    for provider in ldap_providers:
         for server in provider.client.servers:
             yield _examined_directory(provider, server)
 
@@ -119,9 +123,9 @@ def _examined_directory(provider: LdapProvider, server: Server) -> Finding:
         return wrong(DIRECTORIES, at(where, Message("nobody is found")), hint)
     left = (ends - clock.now()).days if ends else None
     if left is not None and left < RENEW.days:
-        seen = Message("the certificate ends in %(days)s days", days=left)
-        return warning(DIRECTORIES, at(where, seen), Message("renew it"))
+        message = Message("the certificate ends in %(days)s days", days=left)
+        return warning(DIRECTORIES, at(where, message), Message("renew it"))
     if left is None:
         return ok(DIRECTORIES, Message("%(where)s answers", where=where))
-    seen = Message("%(where)s answers; certificate for %(days)s days", where=where, days=left)
-    return ok(DIRECTORIES, seen)
+    message = Message("%(where)s answers; certificate for %(days)s days", where=where, days=left)
+    return ok(DIRECTORIES, message)

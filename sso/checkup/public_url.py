@@ -1,4 +1,4 @@
-"""What clients see at the public URL: TLS, metadata, the key set, the time, the headers."""
+"""Checks of the public URL: TLS, metadata, the key set, the time, the headers."""
 
 import socket
 import ssl
@@ -35,7 +35,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 def tls() -> Findings:
-    """Clients trust the certificate, and it does not expire soon."""
+    """Check that clients trust the certificate and it does not expire soon."""
     parts = urlsplit(current.settings().base_url)
     host = parts.hostname or ""
     if parts.scheme != "https":
@@ -49,39 +49,39 @@ def tls() -> Findings:
         ):
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        seen = Message(
+        message = Message(
             "clients refuse the certificate: %(reason)s", reason=Quote(error.verify_message)
         )
         hint = Message(
             "install a certificate for this name, with its whole chain; or, with a CA "
             "of your own, give that CA's file in REQUESTS_CA_BUNDLE"
         )
-        yield wrong("tls", seen, hint)
+        yield wrong("tls", message, hint)
         return
     except OSError as error:
-        seen = Message("no TLS connection (%(reason)s)", reason=type(error).__name__)
-        yield wrong("tls", seen, Message("check the proxy and DNS"))
+        message = Message("no TLS connection (%(reason)s)", reason=type(error).__name__)
+        yield wrong("tls", message, Message("check the proxy and DNS"))
         return
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     left = datetime.fromtimestamp(ends, UTC) - clock.now()
     if left < reach.RENEW:
-        seen = Message("the certificate expires in %(days)s days", days=left.days)
-        yield warning("tls", seen, Message("renew it"))
+        message = Message("the certificate expires in %(days)s days", days=left.days)
+        yield warning("tls", message, Message("renew it"))
     else:
-        seen = Message(
+        message = Message(
             "%(version)s; the certificate is valid for %(days)s days",
             version=str(version),
             days=left.days,
         )
-        yield ok("tls", seen)
+        yield ok("tls", message)
 
 
 def metadata() -> Findings:
-    """Both metadata documents come from this server and are equal (RFC 8414 §3.3)."""
+    """Check that both metadata documents come from this server and are equal (RFC 8414 §3.3)."""
     base_url = current.settings().base_url
     try:
         response = requests.get(f"{base_url}{DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
-        found = _json(response)
+        document = _json(response)
     except requests.RequestException as error:
         if isinstance(error, requests.exceptions.SSLError):
             yield skipped("discovery", Message("fix the certificate first"))
@@ -96,14 +96,14 @@ def metadata() -> Findings:
             Message("start the server, and check SSO_BASE_URL, DNS and the proxy"),
         )
         return
-    if response.status_code != 200 or found is None:
+    if response.status_code != 200 or document is None:
         yield wrong(
             "discovery",
             answered(f"{base_url}{DISCOVERY}", response.status_code),
             Message("let the proxy pass the path of SSO_BASE_URL on unchanged"),
         )
         return
-    if found.get("issuer") != base_url:
+    if document.get("issuer") != base_url:
         yield wrong(
             "discovery",
             Message(
@@ -113,7 +113,7 @@ def metadata() -> Findings:
         )
         return
     yield ok("discovery", Message("the issuer is %(url)s", url=base_url))
-    yield from _root_metadata(base_url, found)
+    yield from _root_metadata(base_url, document)
     yield from _published_keys(f"{base_url}/oauth2/jwks")
     date = response.headers.get("Date")
     if date:
@@ -125,10 +125,10 @@ def metadata() -> Findings:
 
 def _json(response: requests.Response) -> dict[str, Any] | None:
     try:
-        found = response.json()
+        document = response.json()
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _root_metadata(base_url: str, discovery: dict[str, Any]) -> Findings:
@@ -168,32 +168,36 @@ def _headers(response: requests.Response) -> Findings:
     if current.settings().is_https and "Strict-Transport-Security" not in headers:
         missing.append("Strict-Transport-Security")
     if missing:
-        seen = Message("lost: %(headers)s", headers=", ".join(missing))
-        yield wrong("headers", seen, Message("let the proxy keep our headers"))
+        message = Message("lost: %(headers)s", headers=", ".join(missing))
+        yield wrong("headers", message, Message("let the proxy keep our headers"))
     else:
         yield ok("headers", Message("arrive unchanged"))
 
 
 def _cross_origin(base_url: str) -> Findings:
-    """A browser lets a public client's scripts call the server (CORS)."""
-    public = [one for one in clients.every() if one.is_public and not one.disabled_at]
-    origins = [urls.origin(uri) for client in public for uri in client.redirect_uris]
+    """Check that browsers let a public client's scripts call the server (CORS)."""
+    public_clients = [
+        client for client in clients.every() if client.is_public and not client.disabled_at
+    ]
+    origins = [urls.origin(uri) for client in public_clients for uri in client.redirect_uris]
     db.session.rollback()
     origin = next(filter(None, origins), None)
     if origin is None:
         return
-    asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
-    answer = requests.options(f"{base_url}/oauth2/userinfo", headers=asked, timeout=TIMEOUT)
+    headers = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+    answer = requests.options(f"{base_url}/oauth2/userinfo", headers=headers, timeout=TIMEOUT)
     allowed = answer.headers.get("Access-Control-Allow-Origin", "none")
     if allowed == origin:
-        seen = Message("scripts of %(origin)s may read answers", origin=origin)
-        yield ok("cross-origin", seen)
+        message = Message("scripts of %(origin)s may read answers", origin=origin)
+        yield ok("cross-origin", message)
     else:
-        seen = Message("allowed for %(origin)s: %(allowed)s", origin=origin, allowed=allowed[:200])
+        message = Message(
+            "allowed for %(origin)s: %(allowed)s", origin=origin, allowed=allowed[:200]
+        )
         hint = Message(
             "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
         )
-        yield wrong("cross-origin", seen, hint)
+        yield wrong("cross-origin", message, hint)
 
 
 def slow_bodies() -> Findings:
@@ -206,29 +210,29 @@ def slow_bodies() -> Findings:
     try:
         early, late = _send_slowly(parts)
     except OSError as error:
-        seen = Message("no answer to a slow body (%(reason)s)", reason=type(error).__name__)
-        yield skipped(name, seen)
+        message = Message("no answer to a slow body (%(reason)s)", reason=type(error).__name__)
+        yield skipped(name, message)
         return
     hint = Message(
         "let the proxy read bodies first, up to 256 KiB; %(page)s says how",
         page="docs/deploy/index.md#slow-bodies",
     )
     if concurrency.IN_A_THREAD in early:
-        seen = Message(
+        message = Message(
             "the proxy passes on requests whose bodies have not arrived, and each occupies a "
             "thread: a few slow clients can stop the service"
         )
-        yield wrong(name, seen, hint)
+        yield wrong(name, message, hint)
     elif concurrency.COLLECTED in early:
-        seen = Message(
+        message = Message(
             "the proxy passes on requests whose bodies have not arrived; the server waits for them"
         )
-        yield warning(name, seen, hint)
+        yield warning(name, message, hint)
     elif late & {concurrency.IN_A_THREAD, concurrency.COLLECTED}:
         yield ok(name, Message("the proxy waits for them"))
     else:
-        seen = Message("the server did not answer: something in front of it refuses the test")
-        yield skipped(name, seen)
+        message = Message("the server did not answer: something in front of it refuses the test")
+        yield skipped(name, message)
 
 
 def _send_slowly(parts: SplitResult) -> tuple[set[str], set[str]]:

@@ -1,4 +1,4 @@
-"""Whether an application's URL answers, and why not, in words for its operator."""
+"""Calls an application's URL, and explains to its operator why it does not answer."""
 
 import os
 import socket
@@ -21,15 +21,15 @@ _NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a URL does not answer. `is_certain`: it is the same from everywhere."""
+    """The reason why a URL does not answer. `is_certain`: it is the same from everywhere."""
 
-    seen: str
+    message: str
     hint: str
     is_certain: bool = False
 
 
 def as_browsers() -> ssl.SSLContext:
-    """Certificates of known authorities, and of the operator's own, as in `requests`."""
+    """Trust known authorities and the operator's own, as `requests` does."""
     context = ssl.create_default_context()
     if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):
         context.load_verify_locations(bundle)
@@ -37,7 +37,7 @@ def as_browsers() -> ssl.SSLContext:
 
 
 def days_left(answer: Answer) -> int | None:
-    """For how many days the certificate is valid; `None` over plain http."""
+    """Return for how many days the certificate is valid; `None` over plain http."""
     ends = answer.certificate.get("notAfter")
     if ends is None:
         return None
@@ -46,7 +46,7 @@ def days_left(answer: Answer) -> int | None:
 
 
 def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble:
-    """One request without cookies or a body, whose redirect is not followed.
+    """Send one request without cookies or a body. Follow no redirect.
 
     `as_worker`: trust the certificates that `flask worker` does.
     """
@@ -59,15 +59,15 @@ def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble
         return _bad_certificate(error, parts.hostname or "", ca_setting)
     except ssl.SSLError as error:
         if _answers("http", parts):
-            seen = f"port {_port(parts)} speaks plain http, but https is registered"
-            return Trouble(seen, "put a proxy with TLS in front of the application", True)
-        seen = f"no TLS connection at {place} ({error.reason})"
-        return Trouble(seen, "check the TLS settings of the application or its proxy")
+            message = f"port {_port(parts)} speaks plain http, but https is registered"
+            return Trouble(message, "put a proxy with TLS in front of the application", True)
+        message = f"no TLS connection at {place} ({error.reason})"
+        return Trouble(message, "check the TLS settings of the application or its proxy")
     except ForbiddenPeer as error:
         return Trouble(str(error), "check DNS", is_certain=True)
     except socket.gaierror:
-        seen = f"the name {parts.hostname} is unknown on this machine"
-        return Trouble(seen, "check it for typing errors, and DNS")
+        message = f"the name {parts.hostname} is unknown on this machine"
+        return Trouble(message, "check it for typing errors, and DNS")
     except ConnectionRefusedError:
         return Trouble(f"nothing listens at {place}", _where_else(parts), is_certain=True)
     except TimeoutError:
@@ -75,33 +75,33 @@ def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble
     except (OSError, HTTPException, ValueError) as error:
         if parts.scheme == "http" and _answers("https", parts):
             return _https_instead(parts)
-        seen = f"{place} does not speak HTTP ({type(error).__name__})"
-        return Trouble(seen, "check host and port, and the application's log")
+        message = f"{place} does not speak HTTP ({type(error).__name__})"
+        return Trouble(message, "check host and port, and the application's log")
     if parts.scheme == "http" and answer.status == 400 and _answers("https", parts):
         return _https_instead(parts)
     return answer
 
 
 def _bad_certificate(error: ssl.SSLCertVerificationError, host: str, ca_setting: str) -> Trouble:
-    seen = f"the certificate is refused: {error.verify_message}"
+    message = f"the certificate is refused: {error.verify_message}"
     if error.verify_code in _OTHER_NAMES:
-        return Trouble(seen, f"install a certificate for {host}", is_certain=True)
+        return Trouble(message, f"install a certificate for {host}", is_certain=True)
     if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
-        return Trouble(seen, "renew the certificate", is_certain=True)
+        return Trouble(message, "renew the certificate", is_certain=True)
     return Trouble(
-        seen,
+        message,
         "install a certificate with its whole chain; or, with a CA of your own, give that CA's "
         f"file in {ca_setting}",
     )
 
 
 def _https_instead(parts: SplitResult) -> Trouble:
-    seen = f"port {_port(parts)} speaks https, but http is registered"
-    return Trouble(seen, f"register {parts._replace(scheme='https').geturl()} instead", True)
+    message = f"port {_port(parts)} speaks https, but http is registered"
+    return Trouble(message, f"register {parts._replace(scheme='https').geturl()} instead", True)
 
 
 def _answers(scheme: str, parts: SplitResult) -> bool:
-    """Whether the same port speaks another scheme. The certificate does not matter here."""
+    """Return whether the same port speaks another scheme, with any certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -113,7 +113,7 @@ def _answers(scheme: str, parts: SplitResult) -> bool:
 
 
 def _where_else(parts: SplitResult) -> str:
-    """What to do about a closed port."""
+    """Return the hint for a closed port."""
     for scheme, port in _USUAL_PORTS.items():
         try:
             with http_call.connect(parts.hostname or "", port):

@@ -1,33 +1,31 @@
-"""A sign-in as a check: a temporary user and client, a browser over real HTTP, and the steps."""
+"""A sign-in as a check: a temporary user and client, a browser over real HTTP, the steps."""
 
 import secrets
 import signal
 import threading
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from hashlib import sha256
 from html.parser import HTMLParser
 from math import inf
 from time import monotonic
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 from uuid import UUID, uuid4
 
 import requests
+from authlib.integrations.requests_client import OAuthError
 from flask import current_app
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.errors import InvalidClaimError, JoseError, MissingClaimError
+from requests import HTTPError
 
 from sso import clock, context
 from sso.audit import Actor
 from sso.checkup.finding import Finding, Findings, answered, at, ok, skipped, warning, wrong
+from sso.checkup.relying_party import RelyingParty, Request
 from sso.config import urls
 from sso.config.urls import DOCTOR_DOMAIN
-from sso.crypto import keys
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.mfa import totp
@@ -54,16 +52,16 @@ class _Form(HTMLParser):
         self.buttons: set[tuple[str, str]] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        if tag == "input" and "name" in found:
-            self.fields[found["name"]] = found.get("value", "")
-        elif tag == "button" and "name" in found:
-            self.buttons.add((found["name"], found.get("value", "")))
+        attributes = {name: value or "" for name, value in attrs}
+        if tag == "input" and "name" in attributes:
+            self.fields[attributes["name"]] = attributes.get("value", "")
+        elif tag == "button" and "name" in attributes:
+            self.buttons.add((attributes["name"], attributes.get("value", "")))
 
 
 @dataclass
 class Page:
-    """Where the browser ended: a page of the server, or the client's callback URL."""
+    """The page that the browser ended at: one of the server, or the client's callback URL."""
 
     url: str
     response: requests.Response | None = None
@@ -87,9 +85,14 @@ class Browser:
         self.session = requests.Session()
         self.session.headers["User-Agent"] = "sso-doctor"
         self.cookie_lines: list[str] = []
+        self.last_answer: requests.Response | None = None
+
+    def record(self, answer: requests.Response, **_options: Any) -> None:
+        """Keep the last answer to the client, as a hook of its `requests` session."""
+        self.last_answer = answer
 
     def timeout(self) -> float:
-        """The seconds that the next request may take. Raises `requests.Timeout` if none is left."""
+        """Return the seconds for the next request. Raises `requests.Timeout` if none is left."""
         left = self._end - monotonic()
         if left <= 0:
             raise requests.Timeout
@@ -127,44 +130,6 @@ def _page(url: str, response: requests.Response) -> Page:
     return Page(url, response, form.fields, form.buttons)
 
 
-@dataclass(frozen=True)
-class Request:
-    """An authorization request of a client, and what it must remember."""
-
-    url: str
-    issuer: str
-    callback: str
-    state: str
-    nonce: str
-    verifier: str
-
-    @classmethod
-    def make(
-        cls,
-        base_url: str,
-        client_id: str,
-        callback: str,
-        scope: str,
-        push: Callable[[Mapping[str, str]], str] | None = None,
-    ) -> "Request":
-        """`push`: stores the parameters, and gives the request URI."""
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        values = {
-            "response_type": "code",
-            "client_id": client_id,
-            "redirect_uri": callback,
-            "scope": scope,
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        query = {"client_id": client_id, "request_uri": push(values)} if push else values
-        url = f"{base_url}/oauth2/authorize?{urlencode(query)}"
-        return cls(url, base_url, callback, state, nonce, verifier)
-
-
 PROBE_CALLBACK = f"https://{DOCTOR_DOMAIN}/callback"
 # Longer than any run takes: older ones were left behind by a run that was killed.
 _LEFT_BEHIND = timedelta(minutes=10)
@@ -190,7 +155,7 @@ class Probe:
 
 
 class Busy(Exception):
-    """There is a temporary user of this name already."""
+    """A temporary user of this name exists already."""
 
 
 @contextmanager
@@ -257,7 +222,7 @@ def temporary_probe(actor: Actor, name: str | None = None) -> Iterator[Probe]:
 
 @contextmanager
 def _until_asked_to_end() -> Iterator[None]:
-    """At SIGTERM what is to be done in the end is done, as at SIGINT."""
+    """Clean up at SIGTERM, too, as at SIGINT."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -269,10 +234,10 @@ def _until_asked_to_end() -> Iterator[None]:
 
 
 def ip_address_of(user_id: UUID) -> str | None:
-    """The IP address from which, to the server, the user signed in."""
-    found = sessions.of_user(user_id)
+    """Return the IP address that the server saw the user sign in from."""
+    rows = sessions.of_user(user_id)
     db.session.rollback()
-    return found[0].address if found else None
+    return rows[0].address if rows else None
 
 
 def _remove_left_behind(actor: Actor) -> None:
@@ -313,24 +278,26 @@ _LOG = Message("check the server's log")
 class Stopped(Exception):
     """A step failed."""
 
-    def __init__(self, seen: Message, hint: Message = _LOG) -> None:
-        super().__init__(seen)
-        self.seen, self.hint = seen, hint
+    def __init__(self, message: Message, hint: Message = _LOG) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
 
 
 def explained(name: str, walk: Callable[[], Findings]) -> Findings:
-    """The findings of a walk through the flow; a step that fails is one, too."""
+    """Walk through the flow. Report a failed step as a finding."""
     try:
         yield from walk()
     except Stopped as stopped:
-        yield wrong(name, stopped.seen, stopped.hint)
+        yield wrong(name, stopped.message, stopped.hint)
     except LeftServer as error:
-        seen = Message("a redirect led away, to %(url)s", url=error.args[0])
+        message = Message("a redirect led away, to %(url)s", url=error.args[0])
         hint = Message("let the proxy forward Host, and set SSO_BASE_URL to the URL people use")
-        yield wrong(name, seen, hint)
+        yield wrong(name, message, hint)
     except requests.RequestException as error:
-        seen = Message("the connection failed (%(reason)s)", reason=type(error).__name__)
-        yield wrong(name, seen, Message("start the server, and check SSO_BASE_URL and the proxy"))
+        message = Message("the connection failed (%(reason)s)", reason=type(error).__name__)
+        yield wrong(
+            name, message, Message("start the server, and check SSO_BASE_URL and the proxy")
+        )
 
 
 def code_flow(actor: Actor, name: str | None = None) -> Findings:
@@ -347,27 +314,53 @@ def code_flow(actor: Actor, name: str | None = None) -> Findings:
 
 
 def _walk(browser: Browser, probe: Probe) -> Findings:
-    scope = "openid profile email"
-    request = Request.make(browser.base_url, probe.client_id, PROBE_CALLBACK, scope)
-    page = authorize(browser, request)
+    party = relying_party(browser, probe.client_id, probe.client_secret)
+    request, page = authorize(browser, party)
     page = submit_password(browser, page, probe.person)
     yield _cookie(browser)
     require_signed_in(page)
     yield _proxies(ip_address_of(probe.person.user_id))
     page = allow(browser, page)
-    yield _tokens(browser, probe, code_of(page, request), request)
+    yield _tokens(browser, party, request, code_of(page, party, request), probe.person)
 
 
-def authorize(browser: Browser, request: Request) -> Page:
-    """The sign-in page. Raises `Stopped`."""
+def relying_party(
+    browser: Browser, client_id: str, client_secret: str = "", **options: Any
+) -> RelyingParty:
+    """Return the client that the browser signs in to. They share their time."""
+    return RelyingParty(
+        browser.base_url,
+        client_id,
+        client_secret,
+        timeout=browser.timeout,
+        hooks={"response": [browser.record]},
+        **options,
+    )
+
+
+def authorize(
+    browser: Browser,
+    party: RelyingParty,
+    push: Callable[[Mapping[str, str]], str] | None = None,
+) -> tuple[Request, Page]:
+    """Begin a sign-in and open its page. Raises `Stopped`."""
+    try:
+        request = party.request(browser.callback, push)
+    except OAuthError:
+        raise Stopped(
+            Message(
+                "the issuer is not SSO_BASE_URL: another server or another setting answers there"
+            ),
+            Message("give server and commands the same settings"),
+        ) from None
     page = browser.open(request.url)
     if "password" not in page.fields:
         raise Stopped(Message("no sign-in page, but status %(status)s", status=page.status))
-    return page
+    return request, page
 
 
 def submit_password(browser: Browser, page: Page, person: ProbePerson) -> Page:
-    """What follows the sign-in page, and the second factor if the person has one."""
+    """Submit the password, and the code if a second factor is asked for; return the next page."""
     credentials = {"email": person.email, "password": person.password}
     form = page
     page = browser.submit(form, credentials, **_FORGED, **_FORGED_BY_UNDERSCORE)
@@ -379,7 +372,7 @@ def submit_password(browser: Browser, page: Page, person: ProbePerson) -> Page:
 
 
 def require_signed_in(page: Page) -> None:
-    """Raises `Stopped`."""
+    """Raise `Stopped` unless the page is one for signed-in users."""
     if "password" in page.fields or "code" in page.fields or page.status >= 400:
         raise Stopped(
             Message("signing in ended with status %(status)s", status=page.status),
@@ -388,7 +381,7 @@ def require_signed_in(page: Page) -> None:
 
 
 def allow(browser: Browser, page: Page) -> Page:
-    """What follows the consent page, if there is one."""
+    """Allow what the consent page asks, if it is one; return the next page."""
     if ("decision", "allow") in page.buttons:
         return browser.submit(page, {"decision": "allow"})
     return page
@@ -400,15 +393,15 @@ def _cookie(browser: Browser) -> Finding:
     if not lines:
         hint = Message("let the proxy pass Set-Cookie unchanged")
         return wrong("cookies", Message("%(name)s was not set", name=name), hint)
-    needed: set[str] = {"httponly", "samesite=lax"} | (
+    required: set[str] = {"httponly", "samesite=lax"} | (
         {"secure"} if context.settings().is_https else set()
     )
-    found = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
-    missing = sorted(set().union(*(needed - attributes for attributes in found)))
+    cookies = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
+    missing = sorted(set().union(*(required - attributes for attributes in cookies)))
     if missing:
-        lacks = Message("%(name)s lacks %(attributes)s", name=name, attributes=", ".join(missing))
-        return wrong("cookies", lacks, Message("let no proxy rewrite cookies"))
-    attributes = ", ".join(sorted(needed))
+        message = Message("%(name)s lacks %(attributes)s", name=name, attributes=", ".join(missing))
+        return wrong("cookies", message, Message("let no proxy rewrite cookies"))
+    attributes = ", ".join(sorted(required))
     return ok("cookies", Message("%(name)s with %(attributes)s", name=name, attributes=attributes))
 
 
@@ -427,78 +420,72 @@ def _proxies(ip_address: str | None) -> Finding:
         hint = Message("let the proxy remove headers with underscores, such as X_Forwarded_For")
         return wrong("proxy headers", forged, hint)
     if trusted == 0 and is_public and urls.is_loopback(ip_address):
-        seen = Message("every client seems to connect from this machine")
-        return warning("proxy headers", seen, Message("behind one proxy set SSO_TRUSTED_PROXIES=1"))
-    seen = Message("%(count)s trusted; a forged IP address is not believed", count=trusted)
-    return ok("proxy headers", seen)
+        message = Message("every client seems to connect from this machine")
+        return warning(
+            "proxy headers", message, Message("behind one proxy set SSO_TRUSTED_PROXIES=1")
+        )
+    message = Message("%(count)s trusted; a forged IP address is not believed", count=trusted)
+    return ok("proxy headers", message)
 
 
-def code_of(page: Page, request: Request) -> str:
-    """The code that came to the callback. Raises `Stopped`."""
-    found = dict(parse_qsl(urlsplit(page.url).query))
-    if not page.url.startswith(request.callback):
-        seen = Message("no redirect to the client, but status %(status)s", status=page.status)
-        raise Stopped(seen)
-    expected = (request.state, request.issuer)
-    if (found.get("state"), found.get("iss")) != expected or not found.get("code"):
-        error = found["error"][:40] if "error" in found else Message("no code")
-        raise Stopped(Message("the answer is not a code (%(error)s)", error=error))
-    return found["code"]
-
-
-def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Finding:
-    client = {"client_id": probe.client_id, "client_secret": probe.client_secret}
-    tokens = _post(
-        browser, "/oauth2/token", client, grant_type="authorization_code", code=code,
-        redirect_uri=PROBE_CALLBACK, code_verifier=request.verifier,
-    )  # fmt: skip
-    key_set = KeySet.import_key_set(
-        requests.get(f"{browser.base_url}/oauth2/jwks", timeout=browser.timeout()).json()
-    )
+def code_of(page: Page, party: RelyingParty, request: Request) -> str:
+    """Return the code that came to the callback. Raises `Stopped`."""
+    if not page.url.startswith(request.redirect_uri):
+        raise Stopped(
+            Message("no redirect to the client, but status %(status)s", status=page.status)
+        )
+    answer = dict(parse_qsl(urlsplit(page.url).query))
     try:
-        claims = jwt.decode(tokens["id_token"], key_set, algorithms=list(keys.ALGORITHMS)).claims
-    except (JoseError, ValueError, KeyError):
+        return party.code(request, answer)
+    except OAuthError:
+        error = answer["error"][:40] if "error" in answer else Message("no code")
+        raise Stopped(Message("the answer is not a code (%(error)s)", error=error)) from None
+
+
+def _tokens(
+    browser: Browser, party: RelyingParty, request: Request, code: str, person: ProbePerson
+) -> Finding:
+    with _succeeding(browser, "authorization_code"):
+        token = party.exchange(request, code)
+    _check_identity(party, token, request, person)
+    try:
+        party.profile(token, str(person.user_id))
+    except HTTPError as error:
+        hint = Message("let the proxy forward the Authorization header")
+        raise Stopped(answered("userinfo", error.response.status_code), hint) from None
+    with _succeeding(browser, "refresh_token"):
+        token = party.refresh(token)
+    with _succeeding(browser, Message("token management")):
+        party.revoke(token["refresh_token"])
+        # Userinfo would refuse it, and list that among the refused requests.
+        is_active = party.is_active(token["access_token"])
+    if is_active:
+        raise Stopped(Message("a revoked access token is still valid"))
+    return ok(NAME, Message("sign-in, consent, tokens, userinfo, refresh and revocation work"))
+
+
+@contextmanager
+def _succeeding(browser: Browser, step: str) -> Iterator[None]:
+    """Raise `Stopped` at an answer of the server that is no success."""
+    try:
+        yield
+    except (OAuthError, HTTPError, ValueError):
+        answer = browser.last_answer
+        if answer is None:
+            raise
+        path = answer.url.removeprefix(browser.base_url)
+        raise Stopped(at(step, answered(path, answer.status_code))) from None
+
+
+def _check_identity(
+    party: RelyingParty, token: Mapping[str, Any], request: Request, person: ProbePerson
+) -> None:
+    try:
+        claims = party.identity(token, request.nonce)
+        if claims["sub"] != str(person.user_id):
+            raise InvalidClaimError("sub")
+    except (InvalidClaimError, MissingClaimError):
+        raise Stopped(Message("the identity token is for another client or user")) from None
+    except (OAuthError, JoseError, ValueError):
         hint = Message("see: %(command)s", command=f"{COMMAND} key list")
         raise Stopped(Message("the identity token does not verify"), hint) from None
-    reported = (claims["iss"], claims["sub"], claims["aud"], claims.get("nonce"))
-    audience = claims["aud"] if isinstance(claims["aud"], list) else probe.client_id
-    expected = (browser.base_url, str(probe.person.user_id), audience, request.nonce)
-    if reported != expected or probe.client_id not in claims["aud"]:
-        raise Stopped(Message("the identity token is for another client or user"))
-    _userinfo(browser, tokens["access_token"])
-    refreshed = _post(
-        browser, "/oauth2/token", client, grant_type="refresh_token",
-        refresh_token=tokens["refresh_token"],
-    )  # fmt: skip
-    _post(browser, "/oauth2/revoke", client, token=refreshed["refresh_token"])
-    # Userinfo would refuse it, and list that among the refused requests.
-    if _post(browser, "/oauth2/introspect", client, token=refreshed["access_token"])["active"]:
-        raise Stopped(Message("a revoked access token is still valid"))
-    seen = Message("sign-in, consent, tokens, userinfo, refresh and revocation work")
-    return ok(NAME, seen)
-
-
-def _post(browser: Browser, path: str, client: dict[str, str], **form: str) -> dict[str, Any]:
-    response = requests.post(
-        browser.base_url + path,
-        data={**form, **client},
-        timeout=browser.timeout(),
-        allow_redirects=False,
-    )
-    if response.status_code != 200:
-        what = form.get("grant_type", Message("token management"))
-        raise Stopped(at(what, answered(path, response.status_code)))
-    found: dict[str, Any] = response.json() if response.content.strip() else {}
-    return found
-
-
-def _userinfo(browser: Browser, access_token: str) -> None:
-    response = requests.get(
-        f"{browser.base_url}/oauth2/userinfo",
-        headers={"Authorization": f"Bearer {access_token}"},
-        timeout=browser.timeout(),
-        allow_redirects=False,
-    )
-    if response.status_code != 200:
-        hint = Message("let the proxy forward the Authorization header")
-        raise Stopped(answered("userinfo", response.status_code), hint)

@@ -62,7 +62,7 @@ def create(
     if expires_in and expires:
         raise click.UsageError("--expires contradicts --expires-in.")
     lifetime = expires - clock.now() if expires else expires_in or api_tokens.DEFAULT_LIFETIME
-    scope_names = [scope for words in scopes for scope in words.split()]
+    scope_names = [scope for text in scopes for scope in text.split()]
     token, secret = api_tokens.create(audit.operator(), name, scope_names, lifetime)
     db.session.commit()
     print_once(

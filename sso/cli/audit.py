@@ -1,4 +1,4 @@
-"""`flask audit`: lists security events, and verifies that the record is complete."""
+"""`flask audit`: list security events, and verify that the record is complete."""
 
 import json
 import re
@@ -46,7 +46,7 @@ class Moment(click.ParamType[datetime]):
 
 
 @group.command("list")
-@click.option("--user", "who", metavar="WHO", help="Only events of this user.")
+@click.option("--user", "identifier", metavar="WHO", help="Only events of this user.")
 @click.option("--client", "client_id", metavar="ID", help="Only events of this application.")
 @click.option("--event", "names", multiple=True, metavar="NAME", help="May be repeated.")
 @click.option(
@@ -56,7 +56,7 @@ class Moment(click.ParamType[datetime]):
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @json_option
 def list_(
-    who: str | None,
+    identifier: str | None,
     client_id: str | None,
     names: tuple[str, ...],
     since: datetime | None,
@@ -66,20 +66,20 @@ def list_(
 ) -> None:
     """List security events, newest first."""
     _require_known(names)
-    user = one_user(who) if who else None
+    user = one_user(identifier) if identifier else None
     client = one_client(client_id) if client_id else None
     # Events outlive users and clients; those of deleted ones are found by id.
     events = rows.newest(
-        user_id=str(user.id) if user else who,
+        user_id=str(user.id) if user else identifier,
         client_id=client.client_id if client else client_id,
         names=names,
         since=since,
         until=until,
         limit=limit,
     )
-    if not events and who and user is None:
+    if not events and identifier and user is None:
         click.echo(
-            f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
+            f"There is no user {harmless(identifier)}; a user who was deleted is found by the id.",
             err=True,
         )
     if as_json:
@@ -89,7 +89,7 @@ def list_(
 
 
 @group.command("verify")
-@click.option("--head", metavar="NUMBER:SEAL", help="A head that an earlier run printed.")
+@click.option("--head", metavar="NUMBER:MAC", help="A head that an earlier run printed.")
 @json_option
 def verify(head: str | None, as_json: bool) -> None:
     """Check that no event was changed, removed or moved.
@@ -126,9 +126,9 @@ def verify(head: str | None, as_json: bool) -> None:
 
 def _require_known(names: Sequence[str]) -> None:
     """Raise `Failure` for a name that no version of this program has used."""
-    unknown = sorted(name for name in set(names) - set(Event))
-    recorded = rows.names() if unknown else ()
-    for name in unknown:
+    unknown_names = sorted(name for name in set(names) - set(Event))
+    recorded = rows.names() if unknown_names else ()
+    for name in unknown_names:
         if name not in recorded:
             suggestion = " or ".join(
                 get_close_matches(name, sorted({*Event, *recorded}), cutoff=0.5)
@@ -144,10 +144,10 @@ def _require_known(names: Sequence[str]) -> None:
 
 
 def _head(text: str) -> tuple[int, str]:
-    number, _, seal = text.partition(":")
+    number, _, mac = text.partition(":")
     if not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise click.UsageError("--head is NUMBER:SEAL, as an earlier run printed it.")
-    return int(number), seal
+        raise click.UsageError("--head is NUMBER:MAC, as an earlier run printed it.")
+    return int(number), mac
 
 
 def _table(events: Sequence[AuditEvent]) -> None:

@@ -50,8 +50,8 @@ class ListOption:
     plural: str
     metavar: str
     may_be_empty: bool = True
-    has_spaces: bool = False  # else one text may hold several values, with spaces between them
-    former: tuple[str, ...] = ()  # options that once replaced the list without saying so
+    has_spaces: bool = False  # else one text may hold several values, separated by spaces
+    former: tuple[str, ...] = ()  # former options, which replaced the list silently
 
     def options(self) -> tuple[Decorator, ...]:
         add, remove, whole = self.names
@@ -253,8 +253,8 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
     if grant_types is not None:
         fields["grant_types"] = grant_types
     for name, value in texts.items():
-        read = _READERS.get(FIELDS[name].kind)
-        fields[name] = read(value) if read else value
+        reader = _READERS.get(FIELDS[name].kind)
+        fields[name] = reader(value) if reader else value
     return fields
 
 

@@ -1,4 +1,4 @@
-"""What commands share: options, questions, errors in one line with exit code 1, lookups."""
+"""Shared by commands: options, questions, errors in one line with exit code 1, lookups."""
 
 import logging
 import os

@@ -91,15 +91,15 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
 
 def _installation(preset: Preset, url: str | None, texts: Sequence[str]) -> Installation:
     """Ask for missing values, but only at a terminal. Raises `PresetError`."""
-    chosen = _pairs(texts)
+    values = _pairs(texts)
     if sys.stdin and sys.stdin.isatty():
-        for name, meaning in installations.missing(preset, url, chosen).items():
+        for name, meaning in installations.missing(preset, url, values).items():
             answer = _ask(preset, name, meaning)
             if name == "url":
                 url = answer
             else:
-                chosen[name] = answer
-    return installations.install(preset, url, chosen)
+                values[name] = answer
+    return installations.install(preset, url, values)
 
 
 def _ask(preset: Preset, name: str, meaning: str) -> str:

@@ -111,22 +111,22 @@ def upgrade_command(as_json: bool, **options: Any) -> None:
     if options["sql"]:
         return
     # Only the newest schema is sure to have the table of keys.
-    whole = options["revision"] in ("head", "heads")
-    made = whole and signing_keys.ensure(context.settings().secret_keys)
+    is_newest = options["revision"] in ("head", "heads")
+    are_keys_made = is_newest and signing_keys.ensure(context.settings().secret_keys)
     db.session.commit()
     context.forget_keys()
     if as_json:
-        print_json({"revision": _revision(), "keys_made": made})
+        print_json({"revision": _revision(), "keys_made": are_keys_made})
     else:
-        keys = "made the first signing keys" if made else "the signing keys are there"
-        print_line(f"The database is at {_revision()}" + (f"; {keys}." if whole else "."))
+        keys = "made the first signing keys" if are_keys_made else "the signing keys are there"
+        print_line(f"The database is at {_revision()}" + (f"; {keys}." if is_newest else "."))
 
 
 @click.command("downgrade", cls=Command, params=[*_DOWNGRADE.params])
 @yes_option
 @with_appcontext
 def downgrade_command(yes: bool, **options: Any) -> None:
-    """Go back to an older schema; back up first, what only the newer one has is lost."""
+    """Go back to an older schema; back up first: data that only the newer one has is lost."""
     confirm(
         f"Take back what came after the schema {options['revision']}, with all rows of it "
         f"(the database is at {_revision()})?",

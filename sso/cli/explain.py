@@ -20,15 +20,16 @@ from sso.store.expired import KEEP_REFUSALS
 
 @click.command("explain", cls=Command)
 @click.argument("request_id", metavar="[ID]", required=False)
-@click.option("--client", "client_id", metavar="ID", help="List what was refused to this one.")
+@click.option("--client", "client_id", metavar="ID", help="List only refusals of this application.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @json_option
 @with_appcontext
 def explain_command(
     request_id: str | None, client_id: str | None, limit: int, as_json: bool
 ) -> None:
-    """Say why a request was refused, by the id on its error page or in the log; without ID, list
-    what was refused last.
+    """Explain why a request was refused, by the id on its error page or in the log.
+
+    Without ID, list the latest refusals.
     """
     if request_id is None:
         client = find_client(client_id) if client_id else None

@@ -1,4 +1,4 @@
-"""`flask user import`: imports people with their passwords from other systems, in batches.
+"""`flask user import`: import people with their passwords from other systems, in batches.
 
 The report has counts, reasons and a few examples of each.
 """
@@ -170,8 +170,8 @@ def import_(
 ) -> None:  # fmt: skip
     """Import users with their passwords from FILE.
 
-    FORMAT is csv, keycloak, auth0, django or better-auth. Users who are there already stay as they
-    are, so that it can be run again after an interruption. Nobody is mailed.
+    FORMAT is csv, keycloak, auth0, django or better-auth. Existing users are
+    not changed, so that the command can be repeated after an interruption. No mails are sent.
     """
     source = source or kind
     methods = Methods(users.foreign_hash_methods(), any_cost=slow_passwords)

@@ -1,4 +1,4 @@
-"""`flask key`: rotates signing keys, and encrypts stored secrets with a new secret key."""
+"""`flask key`: rotate signing keys, and encrypt stored secrets with a new secret key."""
 
 import time
 from collections.abc import Sequence
@@ -161,9 +161,9 @@ def _rekey_audit_events(over_faults: bool, report: ProgressReport | None) -> Ree
             "they are"
         )
     rekeyed = 0
-    while not (step := chain.rekey(over_faults)).is_last or step.sealed:
-        rekeyed += step.sealed
+    while not (step := chain.rekey(over_faults)).is_last or step.rekeyed:
+        rekeyed += step.rekeyed
         if report:
-            report(step.sealed, rekeyed + step.left)
+            report(step.rekeyed, rekeyed + step.remaining)
         time.sleep(PAUSE)
     return ReencryptionCount(rekeyed)

@@ -1,4 +1,4 @@
-"""`flask user list` and `show`, and what all commands about users share. It loads fast."""
+"""`flask user list` and `show`, and helpers of all commands about users. It loads fast."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sso.models import User
 from sso.store import users
 
 group = Group("user", help="Users, their sessions and second factors.")
-user_argument = click.argument("who", metavar="WHO")
+user_argument = click.argument("identifier", metavar="WHO")
 
 
 @group.command("list")
@@ -44,26 +44,26 @@ def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) 
 @group.command("show")
 @user_argument
 @json_option
-def show(who: str, as_json: bool) -> None:
+def show(identifier: str, as_json: bool) -> None:
     """Show a user."""
-    show_user(find_user(who), as_json)
+    show_user(find_user(identifier), as_json)
 
 
-def find_user(who: str, *, exactly: bool = False) -> User:
+def find_user(identifier: str, *, exactly: bool = False) -> User:
     """Find a user by id, email, name, or the beginning of one of these. Raises `Failure`.
 
     `exactly`: only by id or email.
     """
-    if user := one_user(who, exactly=exactly):
+    if user := one_user(identifier, exactly=exactly):
         return user
-    raise unknown("user", who)
+    raise unknown("user", identifier)
 
 
-def one_user(who: str, *, exactly: bool = False) -> User | None:
+def one_user(identifier: str, *, exactly: bool = False) -> User | None:
     """Find a user like `find_user`, or return `None`."""
     return only(
-        users.matching(who),
-        who,
+        users.matching(identifier),
+        identifier,
         lambda user: f"{user.email} ({user.name})",
         "the email or id",
         exactly=exactly,
@@ -99,9 +99,9 @@ def whole(user: User) -> dict[str, Any]:
     }
 
 
-def done(user: User, as_json: bool, sentence: str, **what: object) -> None:
-    """Print what was done to a user."""
+def done(user: User, as_json: bool, sentence: str, **result: object) -> None:
+    """Print the result of a change to a user."""
     if as_json:
-        print_json({"id": str(user.id), "email": user.email, **what})
+        print_json({"id": str(user.id), "email": user.email, **result})
     else:
         print_line(f"{user.email} ({user.id}): {sentence}.")

@@ -1,4 +1,4 @@
-"""`flask client preview`: what an application would learn about a user, and why not more."""
+"""`flask client preview`: the claims that an application would receive about a user."""
 
 import json
 import shlex
@@ -36,15 +36,17 @@ class Remark(NamedTuple):
 
 @group.command("preview")
 @client_argument
-@click.option("--user", "who", metavar="WHO", required=True, help="The user who would sign in.")
+@click.option(
+    "--user", "identifier", metavar="WHO", required=True, help="The user who would sign in."
+)
 @click.option("--scope", help="The scopes of the request; by default all registered ones.")
 @json_option
-def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
-    """Show what an application would learn about a user who signs in now, and why not more.
+def preview(client_id: str, identifier: str, scope: str | None, as_json: bool) -> None:
+    """Show the claims that an application would receive about a user, and why others are missing.
 
     Nobody is signed in and nothing is stored. The tokens are not signed: they cannot be used.
     """
-    client, user = find_client(client_id), find_user(who)
+    client, user = find_client(client_id), find_user(identifier)
     result = previews.make(client.client_id, user, scope)
     if as_json:
         print_json(_as_json(result, scope))
@@ -121,21 +123,21 @@ def _print_remarks(heading: str, remarks: Iterable[tuple[str, Remark]]) -> None:
 
 
 def _of_stop(stop: Stop, preview: Preview) -> Remark:
-    client, user, who = preview.client, preview.user, shlex.quote(preview.user.email)
+    client, user, quoted_email = preview.client, preview.user, shlex.quote(preview.user.email)
     match stop:
         case Stop.CLIENT_DISABLED:
             fix = f"{COMMAND} client enable {client.client_id}"
             return Remark(f"{client.name} is disabled.", fix)
         case Stop.USER_DISABLED:
-            return Remark(f"{user.name} is disabled.", f"{COMMAND} user enable {who}")
+            return Remark(f"{user.name} is disabled.", f"{COMMAND} user enable {quoted_email}")
         case Stop.CANNOT_SIGN_IN:
             message = f"{user.name} has neither a password nor a passkey."
-            return Remark(message, f"{COMMAND} user set-password {who}")
+            return Remark(message, f"{COMMAND} user set-password {quoted_email}")
         case Stop.NOT_A_MEMBER:
             return Remark(
                 f"Only members of {' or '.join(client.groups)} may use {client.name}; "
                 f"{user.name} is in {', '.join(user.groups) or 'no group'}.",
-                f"{COMMAND} user update {who} --add-group {shlex.quote(client.groups[0])}",
+                f"{COMMAND} user update {quoted_email} --add-group {shlex.quote(client.groups[0])}",
             )
         case Stop.INVALID_SCOPE:
             message = "The application is registered for none of the scopes that are requested."

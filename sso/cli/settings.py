@@ -1,4 +1,4 @@
-"""`flask settings`: shows every setting, its value, its source, and all errors.
+"""`flask settings`: show every setting, its value, its source, and all errors.
 
 It is an entry point of the group `flask.commands`, because it also runs when errors keep the
 application from starting.

@@ -34,7 +34,7 @@ from sso.cli.people import brief, done, find_user, group, show_user, user_argume
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, TotpSecret
 from sso.process.program import COMMAND
-from sso.services import accounts, credentials, helpdesk, identities
+from sso.services import accounts, authentication, credentials, identities
 from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
 from sso.store import factors, keys, sessions
@@ -105,7 +105,7 @@ def invite(as_json: bool, **fields: Any) -> None:
 @with_options(_GROUPS)
 @_claims
 @json_option
-def update(who: str, as_json: bool, **options: Any) -> None:
+def update(identifier: str, as_json: bool, **options: Any) -> None:
     """Change a user, and print what changed; an empty claim is removed."""
     options["memberships"] = _GROUPS.edit(options)
     changes = {name: value for name, value in options.items() if value not in (None, {})}
@@ -113,10 +113,10 @@ def update(who: str, as_json: bool, **options: Any) -> None:
         raise click.UsageError("There is nothing to change: give an option.")
     try:
         user, outcome = accounts.update(
-            audit.operator(), find_user(who, exactly=True).id, **changes
+            audit.operator(), find_user(identifier, exactly=True).id, **changes
         )
     except LookupError:  # deleted at this moment
-        raise unknown("user", who) from None
+        raise unknown("user", identifier) from None
     db.session.commit()
     if as_json:
         print_json({**whole(user), "changes": outcome.changes})
@@ -129,9 +129,9 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @group.command("disable")
 @user_argument
 @json_option
-def disable(who: str, as_json: bool) -> None:
+def disable(identifier: str, as_json: bool) -> None:
     """Disable a user; all their sessions, tokens and API tokens end at once."""
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()
     show_user(user, as_json)
@@ -140,9 +140,9 @@ def disable(who: str, as_json: bool) -> None:
 @group.command("enable")
 @user_argument
 @json_option
-def enable(who: str, as_json: bool) -> None:
+def enable(identifier: str, as_json: bool) -> None:
     """Enable a user again; ended sessions stay ended."""
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     accounts.enable(audit.operator(), user)
     db.session.commit()
     show_user(user, as_json)
@@ -152,9 +152,9 @@ def enable(who: str, as_json: bool) -> None:
 @user_argument
 @yes_option
 @json_option
-def delete(who: str, yes: bool, as_json: bool) -> None:
+def delete(identifier: str, yes: bool, as_json: bool) -> None:
     """Delete a user with sessions, tokens, consents and API tokens."""
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     names = ", ".join(token.name for token in keys.of_owner(user.id))
     confirm(
         f"Delete {user.email} ({user.id})"
@@ -198,9 +198,9 @@ def _typed(name: str, value: str) -> Any:
 @user_argument
 @password_stdin_option
 @json_option
-def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
+def set_password(identifier: str, password_stdin: bool, as_json: bool) -> None:
     """Set a user's password; all sessions and tokens end."""
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     credentials.set_password(audit.operator(), user, ask_password(password_stdin))
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
@@ -209,9 +209,9 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
 @group.command("sessions")
 @user_argument
 @json_option
-def list_sessions(who: str, as_json: bool) -> None:
+def list_sessions(identifier: str, as_json: bool) -> None:
     """List the browsers in which a user is signed in."""
-    rows = sessions.of_user(find_user(who).id)
+    rows = sessions.of_user(find_user(identifier).id)
     if as_json:
         print_json([_session(session) for session in rows])
     else:
@@ -224,9 +224,9 @@ def list_sessions(who: str, as_json: bool) -> None:
 @group.command("factors")
 @user_argument
 @json_option
-def list_factors(who: str, as_json: bool) -> None:
+def list_factors(identifier: str, as_json: bool) -> None:
     """List a user's second factors."""
-    user_factors = factors.of_user(find_user(who).id)
+    user_factors = factors.of_user(find_user(identifier).id)
     entries = _factors(user_factors)
     if as_json:
         print_json({"factors": entries, "recovery_codes": user_factors.recovery_codes})
@@ -240,10 +240,10 @@ def list_factors(who: str, as_json: bool) -> None:
 @group.command("sign-out")
 @user_argument
 @json_option
-def sign_out(who: str, as_json: bool) -> None:
+def sign_out(identifier: str, as_json: bool) -> None:
     """Sign a user out everywhere; tokens with offline_access stay valid."""
-    user = find_user(who, exactly=True)
-    count = helpdesk.sign_out(audit.operator(), user)
+    user = find_user(identifier, exactly=True)
+    count = authentication.sign_out(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
 
@@ -251,9 +251,9 @@ def sign_out(who: str, as_json: bool) -> None:
 @group.command("reset-factors")
 @user_argument
 @json_option
-def reset_factors(who: str, as_json: bool) -> None:
+def reset_factors(identifier: str, as_json: bool) -> None:
     """Remove all second factors of a user, and end all sessions."""
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     removed = credentials.reset_factors(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
@@ -262,7 +262,7 @@ def reset_factors(who: str, as_json: bool) -> None:
 @group.command("identities")
 @user_argument
 @json_option
-def list_identities(who: str, as_json: bool) -> None:
+def list_identities(identifier: str, as_json: bool) -> None:
     """List the accounts at identity providers that sign a user in."""
     entries = [
         {
@@ -274,7 +274,7 @@ def list_identities(who: str, as_json: bool) -> None:
             "since": iso(row.linked_at),
             "last_used_at": iso(row.last_used_at),
         }
-        for row in stored_identities.of_user(find_user(who).id)
+        for row in stored_identities.of_user(find_user(identifier).id)
     ]
     if as_json:
         print_json(entries)
@@ -288,25 +288,25 @@ def list_identities(who: str, as_json: bool) -> None:
 @click.argument("identity", metavar="IDENTITY")
 @yes_option
 @json_option
-def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
+def unlink(identifier: str, identity: str, yes: bool, as_json: bool) -> None:
     """Remove an account at an identity provider; its sessions end.
 
     IDENTITY is its ID, or its provider if the user has only one there.
     """
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     user_identities = stored_identities.of_user(user.id)
     matches = [row for row in user_identities if identity in (str(row.id), row.provider)]
     if len(matches) != 1:
         problem = "several accounts" if matches else "no account"
         raise Failure(f"{user.email} has {problem} {identity}; see: {COMMAND} user identities")
-    chosen_id, provider = matches[0].id, matches[0].provider
+    identity_id, provider = matches[0].id, matches[0].provider
     warnings = identities.consequences(user, matches[0])
     description = f"{matches[0].email or matches[0].subject} of {user.email}"
     confirm(" ".join([f"Remove {description}?", *warnings]), yes)
-    identities.remove_identity(audit.operator(), user, chosen_id, warned=warnings)
+    identities.remove_identity(audit.operator(), user, identity_id, warned=warnings)
     db.session.commit()
     sentence = f"the account at {provider} is removed"
-    done(user, as_json, sentence, identity=str(chosen_id), provider=provider)
+    done(user, as_json, sentence, identity=str(identity_id), provider=provider)
 
 
 @group.command("enrolment-link")
@@ -319,13 +319,13 @@ def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
     help="How long the link is valid.",
 )
 @json_option
-def enrolment_link(who: str, hours: int, as_json: bool) -> None:
+def enrolment_link(identifier: str, hours: int, as_json: bool) -> None:
     """Create a link that allows a user without mail to add the first second factor.
 
     It works once, together with the user's password. Give it to the user yourself: it replaces
     the mailed code.
     """
-    user = find_user(who, exactly=True)
+    user = find_user(identifier, exactly=True)
     token, link = credentials.make_enrolment_link(audit.operator(), user, timedelta(hours=hours))
     db.session.commit()
     if as_json:

@@ -22,8 +22,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "list": ("List all applications.", "sso.cli.clients:list_"),
         "show": ("Show an application's registration and its newest grants.",
                  "sso.cli.clients:show"),
-        "preview": ("Show what an application would learn about a user who signs in now, and why "
-                    "not more.",
+        "preview": ("Show the claims that an application would receive about a user, and why "
+                    "others are missing.",
                     "sso.cli.preview:preview"),
         "update": ("Change a registration, and print what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
@@ -100,8 +100,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "backup": ("Back everything up to FILE, an SQLite database, while the service runs.",
                "sso.cli.database:backup_command"),
     "db": ("Perform database migrations.", "sso.cli.database:group"),
-    "explain": ("Say why a request was refused, by the id on its error page or in the log; without "
-                "ID, list what was refused last.", "sso.cli.explain:explain_command"),
+    "explain": ("Explain why a request was refused, by the id on its error page or in the log.",
+                "sso.cli.explain:explain_command"),
     "export": ("Write clients, users and groups to FILE (TOML, mode 0600), or print them.",
                "sso.cli.apply:export_command"),
     "purge": ("Delete expired rows while the service runs.", "sso.cli.worker:purge_command"),

@@ -10,12 +10,10 @@ import os
 import secrets
 import shlex
 import stat
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,15 +27,19 @@ from sso.config.tables import (
     Read,
     Reading,
     TableReader,
+    checked_group,
+    checked_name,
     fields_of,
     hint,
     itself,
     key,
+    one_of,
 )
 from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
 from sso.i18n import N_
 from sso.process.concurrency import MAX_BODY
+from sso.process.program import late_function
 
 
 def checked_base_url(text: str) -> str:
@@ -62,10 +64,14 @@ def checked_secret_key(text: str) -> str:
     return text
 
 
+_normalized = late_function("sso.config.email_addresses:normalized")
+_domains = late_function("sso.config.email_addresses:domains")
+
+
 def checked_support_url(text: str) -> str:
     if text.startswith("mailto:") and len(text) <= MAX_LENGTH:
         email, _, query = text.removeprefix("mailto:").partition("?")
-        resolve_name("sso.config.email_addresses:normalized")(email)
+        _normalized(email)
         if query and strict_url_error(f"https://x/?{query}"):
             raise ValueError("percent-encode what stands behind the question mark")
         return text
@@ -80,26 +86,6 @@ def checked_page_url(text: str) -> str:
     if error or not text.startswith("https://"):
         raise ValueError(f"{error or 'it is not https'}; give a URL such as https://example.com/…")
     return text
-
-
-MAX_NAME = 60  # an authenticator app cuts what is longer
-_JOINERS = "\u200c\u200d"  # Persian and emoji need them
-
-
-def checked_name(text: str) -> str:
-    """Check one line of visible text for pages, headers of mails, and other programs."""
-    if len(text) > MAX_NAME:
-        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
-    if any(_is_invisible(char) for char in text):
-        raise ValueError("it has invisible characters, such as marks of direction; remove them")
-    if not text.strip():
-        raise ValueError("it is empty; give a name, or leave the setting off")
-    return text.strip()
-
-
-def _is_invisible(char: str) -> bool:
-    category = unicodedata.category(char)
-    return (category[0] == "C" and char not in _JOINERS) or category in ("Zl", "Zp")
 
 
 def checked_number(low: int, high: int) -> Callable[[str], int]:
@@ -118,34 +104,10 @@ def checked_ip(text: str) -> str:
         raise ValueError("give an IP address such as 127.0.0.1") from None
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"give one of {', '.join(choices)}")
-        return text
-
-    return read
-
-
-def deferred(target: str) -> Callable[[str], Any]:
-    """Return a check that loads `module:function` when the setting is given.
-
-    The modules about mail take longer to load than most commands run.
-    """
-    return lambda text: resolve_name(target)(text)
-
-
 def checked_sign_up(text: str) -> str:
     """Check `open`, `off`, or domains."""
     is_mode = text in ("off", "open")
-    return text if is_mode else str(resolve_name("sso.config.email_addresses:domains")(text))
-
-
-def checked_group(text: str) -> str:
-    """Check the name of a group of users (see `services.checks.group_errors`)."""
-    if "," in text or text != text.strip() or not text.isprintable() or len(text) > 200:
-        raise ValueError("give one group, without commas, of at most 200 characters")
-    return text
+    return text if is_mode else str(_domains(text))
 
 
 def embedded_secret_key(instance: Path) -> str:
@@ -201,19 +163,19 @@ class Settings:
     )
     redis_url: str | None = key(
         "Redis or Valkey, which shares rate limits; without it, each process counts separately",
-        deferred("sso.config.connections:checked_redis_url"),
+        late_function("sso.config.connections:checked_redis_url"),
         None,
         secret=True,
     )
     smtp_url: str | None = key(
         "outgoing mail server; without it, mail is written to the log",
-        deferred("sso.config.smtp:checked"),
+        late_function("sso.config.smtp:checked"),
         None,
         secret=True,
     )
     mail_from: str | None = key(
         "sender address of mail; without it, no-reply@ and the host of the base URL",
-        deferred("sso.config.email_addresses:sender"),
+        late_function("sso.config.email_addresses:sender"),
         None,
     )
     sign_up: str = key(
@@ -229,17 +191,17 @@ class Settings:
     )
     logo_file: str | None = key(
         "path of a logo for all pages: PNG, JPEG, WebP or SVG, at most 256 kB",
-        deferred("sso.config.images:checked_logo_file"),
+        late_function("sso.config.images:checked_logo_file"),
         None,
     )
     accent_color: str | None = key(
         "color of buttons and links, such as #2f5bea; readable in light or dark mode by WCAG AA",
-        deferred("sso.config.colors:accent"),
+        late_function("sso.config.colors:accent"),
         None,
     )
     templates_dir: str | None = key(
         "folder with blocks of pages, texts of mail and CSS to use besides the built-in ones",
-        deferred("sso.config.overrides:checked"),
+        late_function("sso.config.overrides:checked"),
         None,
     )
     support_url: str | None = key(
@@ -269,7 +231,7 @@ class Settings:
     )
     upstream_file: str | None = key(
         "path of a TOML file with the identity providers that people may sign in through",
-        deferred("sso.config.upstream.file:checked"),
+        late_function("sso.config.upstream.file:checked"),
         None,
     )
     language: str = key(
@@ -280,7 +242,7 @@ class Settings:
     )
     time_zone: str = key(
         "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",
-        deferred("sso.i18n.times:zone_name"),
+        late_function("sso.i18n.times:zone_name"),
         "UTC",
     )
     trusted_proxies: int = key(

@@ -6,6 +6,7 @@ else by its type. The function raises `ValueError` with the remedy. All errors a
 
 import dataclasses
 import types
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -130,6 +131,42 @@ class TableReader:
 
 def itself(value: Any) -> Any:
     return value
+
+
+MAX_NAME = 60  # an authenticator app cuts what is longer
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"give one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return (category[0] == "C" and char not in _JOINERS) or category in ("Zl", "Zp")
+
+
+def checked_name(text: str) -> str:
+    """Check one line of visible text for pages, headers of mails, and other programs."""
+    if len(text) > MAX_NAME:
+        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+    if any(_is_invisible(char) for char in text):
+        raise ValueError("it has invisible characters, such as marks of direction; remove them")
+    if not text.strip():
+        raise ValueError("it is empty; give a name, or leave the setting off")
+    return text.strip()
+
+
+def checked_group(text: str) -> str:
+    """Check the name of a group of users (see `services.checks.group_errors`)."""
+    if "," in text or text != text.strip() or not text.isprintable() or len(text) > 200:
+        raise ValueError("give one group, without commas, of at most 200 characters")
+    return text
 
 
 def hint(name: str, names: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:

@@ -1,5 +1,5 @@
 """Secrets, passwords and keys: random values, digests, encryption at rest, signing keys.
 
-Knows no Flask and no database. All cryptography is that of `cryptography`, `joserfc` and
-`argon2-cffi`.
+It uses neither Flask's requests nor the database. All cryptography is from `cryptography`,
+`joserfc`, `argon2-cffi`, `bcrypt` and Python's `hashlib`.
 """

@@ -27,7 +27,7 @@ _BY_CURVE = {("EC", "P-256"): ("ES256",), ("OKP", "Ed25519"): ("EdDSA",)}
 
 
 class UnusableKey(ValueError):
-    """A key cannot verify signatures here; `str()` says why."""
+    """The key cannot verify signatures here; `str()` says why."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ClientKey:
 
 
 def parse_key(jwk: Any) -> ClientKey:
-    """A public signing key of a JWK. Raises `UnusableKey`."""
+    """Return the public signing key of a JWK. Raises `UnusableKey`."""
     if not isinstance(jwk, dict):
         raise UnusableKey("it is not a JSON object")
     if any(name in jwk for name in _PRIVATE):
@@ -52,7 +52,7 @@ def parse_key(jwk: Any) -> ClientKey:
         raise UnusableKey("its use is not sig")
     if "key_ops" in jwk and jwk["key_ops"] != ["verify"]:
         raise UnusableKey("its key_ops are not verify alone")
-    # Only the key itself: the rest of a JWK, such as certificates, is not looked at.
+    # Only the key itself: other members of a JWK, such as certificates, are ignored.
     members = ("kty", "crv", "n", "e", "x", "y")
     texts = {name: jwk[name] for name in members if name in jwk}
     if not all(isinstance(value, str) for value in texts.values()):
@@ -63,7 +63,9 @@ def parse_key(jwk: Any) -> ClientKey:
     except (JoseError, UnsupportedAlgorithm, ArithmeticError, LookupError, TypeError, ValueError):
         raise UnusableKey("it is not RSA of 2048 to 4096 bits, P-256 or Ed25519") from None
     if alg is not None:
-        algorithms = [one for one in algorithms if isinstance(alg, str) and one == usual_name(alg)]
+        algorithms = (
+            [usual_name(alg)] if isinstance(alg, str) and usual_name(alg) in algorithms else []
+        )
         if not algorithms:
             raise UnusableKey(f"its alg is not one of {', '.join(ALGORITHMS)} that fits its type")
     return ClientKey(kid, tuple(algorithms), key)
@@ -80,55 +82,55 @@ def _algorithms_of(jwk: Mapping[str, str]) -> Iterable[str]:
 
 
 def usual_name(alg: str) -> str:
-    """The name of an algorithm that OIDC applications know."""
-    return "EdDSA" if alg == "Ed25519" else alg  # two names of one (RFC 9864)
+    """Return the name by which OIDC applications know an algorithm."""
+    return "EdDSA" if alg == "Ed25519" else alg  # two names of one algorithm (RFC 9864)
 
 
 def key_errors(jwks: Any) -> list[str]:
-    """Why a key set may not be registered, each key's first error."""
+    """Return the first error of each key in a set that is to be registered."""
     if not isinstance(jwks, dict) or not isinstance(jwks.get("keys"), list):
         return ["the key set is not a JSON object with a list of keys"]
     keys = jwks["keys"]
     if not 0 < len(keys) <= MAX_KEYS:
         return [f"the key set has not between 1 and {MAX_KEYS} keys"]
-    found, kids = [], []
+    errors, kids = [], []
     for number, jwk in enumerate(keys, 1):
         try:
             kids.append(parse_key(jwk).kid)
         except UnusableKey as error:
-            found.append(f"key {number} of the key set is refused: {error}")
-    if not found and len(keys) > 1 and (None in kids or len(set(kids)) < len(kids)):
-        found.append("of several keys, each needs a kid of its own")
-    return found
+            errors.append(f"key {number} of the key set is refused: {error}")
+    if not errors and len(keys) > 1 and (None in kids or len(set(kids)) < len(kids)):
+        errors.append("of several keys, each needs a kid of its own")
+    return errors
 
 
 def usable_keys(jwks: Any) -> tuple[ClientKey, ...]:
-    """The keys of a set that can verify; those that cannot are left out (RFC 7517 §5)."""
-    keys = jwks.get("keys") if isinstance(jwks, Mapping) else None
-    found = []
-    for jwk in (keys if isinstance(keys, list) else [])[:MAX_KEYS]:
+    """Return the keys of a set that can verify signatures, without the others (RFC 7517 §5)."""
+    jwk_list = jwks.get("keys") if isinstance(jwks, Mapping) else None
+    keys = []
+    for jwk in (jwk_list if isinstance(jwk_list, list) else [])[:MAX_KEYS]:
         try:
-            found.append(parse_key(jwk))
+            keys.append(parse_key(jwk))
         except UnusableKey:
             continue
-    return tuple(found)
+    return tuple(keys)
 
 
 def fitting_keys(keys: Iterable[ClientKey], kid: str | None, alg: str) -> list[Key]:
-    """The keys that a signature with this header may have been made with."""
+    """Return the keys that may have made a signature with this header."""
     alg = usual_name(alg)
-    return [one.key for one in keys if alg in one.algorithms and kid in (None, one.kid)]
+    return [key.key for key in keys if alg in key.algorithms and kid in (None, key.kid)]
 
 
 MAX_LENGTH = 16_000  # characters; libraries put chains of certificates into the header
 AHEAD = 45  # seconds that a clock may be ahead; FAPI 2.0 Security Profile wants 10 to 60
 MAX_LIFETIME = 3600
 MAX_ID = 255
-LATEST = 1 << 37  # beyond any moment that is meant, and a date
+LATEST = 1 << 37  # seconds since 1970: later than any real time, but still a valid date
 
 
 class JwtFault(StrEnum):
-    """The faults of a JWT that are told apart."""
+    """The faults of a JWT that callers distinguish."""
 
     AUDIENCE = "audience"
     CLOCK = "clock"
@@ -137,7 +139,7 @@ class JwtFault(StrEnum):
 
 
 class InvalidJwt(ValueError):
-    """A JWT is not accepted; `str()` says why, without anything of what was sent."""
+    """The JWT is not accepted; `str()` says why, without any part of the JWT."""
 
     def __init__(self, description: str, fault: JwtFault | None = None) -> None:
         super().__init__(description)
@@ -146,7 +148,7 @@ class InvalidJwt(ValueError):
 
 @dataclass(frozen=True)
 class ClientJwt:
-    """A JWT as it was sent: nothing of it is verified."""
+    """A JWT as it was sent. Nothing in it is verified."""
 
     text: str
     header: Mapping[str, Any]
@@ -166,7 +168,7 @@ class ClientJwt:
 
 
 def read(text: str) -> ClientJwt:
-    """Take a JWT apart. Raises `InvalidJwt`."""
+    """Parse a JWT without verifying it. Raises `InvalidJwt`."""
     if len(text) > MAX_LENGTH:
         raise InvalidJwt(f"it is longer than {MAX_LENGTH} characters")
     try:
@@ -207,18 +209,18 @@ def verify(
 
 @cache
 def registry(alg: str) -> jws.JWSRegistry:
-    """What verifies a signature of this algorithm, and looks at nothing else in the header.
+    """Return a registry that verifies signatures of this algorithm only.
 
-    Keys and certificates in it count for nothing, whatever they are (RFC 7515 §4).
+    It ignores everything else in the header, such as keys and certificates (RFC 7515 §4).
     """
-    made = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
-    made.header_registry = {}
-    made.max_header_length = MAX_LENGTH
-    return made
+    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    registry.header_registry = {}
+    registry.max_header_length = MAX_LENGTH
+    return registry
 
 
 def expiry(claims: Mapping[str, Any], now: float) -> float:
-    """The moment when a JWT expires, once its times are checked. Raises `InvalidJwt`."""
+    """Check the times of a JWT, and return when it expires. Raises `InvalidJwt`."""
     exp = moment(claims, "exp")
     if exp is None:
         raise InvalidJwt("it has no exp")
@@ -234,7 +236,7 @@ def expiry(claims: Mapping[str, Any], now: float) -> float:
 
 
 def moment(claims: Mapping[str, Any], name: str) -> float | None:
-    """A moment that is named. Raises `InvalidJwt`."""
+    """Return the time in a claim; `None` without the claim. Raises `InvalidJwt`."""
     value = claims.get(name)
     if value is None and name not in claims:
         return None
@@ -244,22 +246,22 @@ def moment(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def read_object(segment: str) -> dict[str, Any]:
-    """The JSON object in a part of a JWT. Raises `ValueError` and `RecursionError`."""
-    found = json.loads(
+    """Return the JSON object in a part of a JWT. Raises `ValueError` and `RecursionError`."""
+    value = json.loads(
         urlsafe_b64decode(segment.encode("ascii")),
         object_pairs_hook=_without_duplicates,
         parse_constant=_refuse,
     )
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError("no object")
-    return found
+    return value
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name is there twice")
-    return found
+    return members
 
 
 def _refuse(constant: str) -> None:

@@ -24,7 +24,7 @@ NONCE_LIFETIME = timedelta(seconds=4 * _NONCE_STEP)  # the longest; see `is_rece
 
 
 class InvalidProof(ValueError):
-    """A proof is refused; `str()` is the description for the client, free of what was sent.
+    """The proof is refused; `str()` is the description for the client, without any part of it.
 
     `fault` names the wrong part.
     """
@@ -46,7 +46,7 @@ class Proof:
 
 
 def verify(text: str, *, method: str, now: datetime, access_token: str | None = None) -> Proof:
-    """Check what a proof says by itself (§4.3): all but `htu`, `jti`, `iat` and `nonce`.
+    """Check a proof by itself (§4.3): everything except `htu`, `jti`, `iat` and `nonce`.
 
     Raises `InvalidProof`.
     """
@@ -83,26 +83,26 @@ def verify(text: str, *, method: str, now: datetime, access_token: str | None = 
 def check_age(proof: Proof, now: datetime) -> None:
     """Check `iat`, by the clock of the client. Raises `InvalidProof`."""
     if not now - OLDEST <= proof.issued_at <= now + AHEAD:
-        which = "old" if proof.issued_at < now else "far ahead"
+        fault = "old" if proof.issued_at < now else "far ahead"
         raise InvalidProof(
-            "iat", f"The iat of the DPoP proof is too {which}; check the clock of the client."
+            "iat", f"The iat of the DPoP proof is too {fault}; check the clock of the client."
         )
 
 
 def make_nonce(key: bytes, now: datetime, steps: int = 0) -> str:
-    """What a server hands out for its proofs (§8); every node makes the same."""
+    """Return the nonce for proofs of this moment (§8). Every node makes the same one."""
     step = int(now.timestamp()) // _NONCE_STEP + steps
     return secrets.derive_secret("", f"{step}", key)
 
 
 def is_recent(nonce: str, key: bytes, now: datetime) -> bool:
-    """Whether a nonce was made recently, or by a node whose clock is a little ahead."""
+    """Return whether a nonce was made recently, or by a node whose clock is slightly ahead."""
     return any(secrets.is_equal(nonce, make_nonce(key, now, steps)) for steps in (0, -1, -2, 1))
 
 
 @lru_cache(maxsize=256)  # most proofs of a client begin alike
 def _header(segment: str) -> tuple[str, Key, str]:
-    """The algorithm, the key and its thumbprint. Raises `InvalidProof`."""
+    """Return the algorithm, the key and its thumbprint. Raises `InvalidProof`."""
     header = _object(segment, "header")
     if header.get("typ") != "dpop+jwt":
         raise InvalidProof("typ", "The typ of the DPoP proof is not dpop+jwt.")
@@ -114,10 +114,10 @@ def _header(segment: str) -> tuple[str, Key, str]:
             "alg", f"The alg of the DPoP proof is not one of {', '.join(ALGORITHMS)}."
         )
     try:
-        found = client_jwt.parse_key(header.get("jwk"))
+        client_key = client_jwt.parse_key(header.get("jwk"))
     except client_jwt.UnusableKey as error:
         raise InvalidProof("jwk", f"The jwk of the DPoP proof is refused: {error}.") from None
-    keys = client_jwt.fitting_keys([found], None, alg)
+    keys = client_jwt.fitting_keys([client_key], None, alg)
     if not keys:
         raise InvalidProof("alg", "The alg of the DPoP proof does not fit its jwk.")
     return alg, keys[0], keys[0].thumbprint()

@@ -1,12 +1,13 @@
 """Password hashes of other systems: checked until the first sign-in replaces them by Argon2id.
 
-Each is stored in one format, `$scheme$parameters$salt$hash`. The parameters are bounded when a hash
-is imported and again when it is checked. A function that reads what another system wrote returns
+All are stored in one format, `$scheme$parameters$salt$hash`. The parameters are bounded when a hash
+is imported and again when it is checked. A function that reads another system's format returns
 `None` for an account without a password, and raises `Refused` for a hash that cannot be checked. No
-message holds a part of the hash.
+message contains a part of the hash.
 
-A wrong password must cost the same for every account, or its time would say who exists, and who has
-an old password. So `spend` adds what the methods of all imported passwords cost together.
+A wrong password must cost the same for every account, or the time of the answer would reveal which
+accounts exist, and which have an old password. So `spend` takes as long as one check by each method
+of the imported passwords.
 """
 
 import base64
@@ -26,8 +27,8 @@ import argon2
 import bcrypt
 from argon2.exceptions import Argon2Error
 
-MOST = 200  # characters, as the column has
-# Schemes whose methods cannot be brought to one cost; so many methods of theirs are accepted.
+MOST = 200  # characters; the length of the column
+# The most methods that are accepted of memory-hard schemes: their costs cannot be equalized.
 MOST_MEMORY_HARD = 4
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -48,7 +49,7 @@ _BCRYPT_SALT, _BCRYPT_HASH = (
     re.compile(r"[A-Za-z0-9./]{21}[.Oeu]"),
     re.compile(r"[A-Za-z0-9./]{31}"),
 )
-_LONGEST_BCRYPT = 72  # bytes of a password that bcrypt looks at
+_LONGEST_BCRYPT = 72  # bytes of a password; bcrypt ignores the rest
 _DUMMY = b"a password that nobody has"
 
 
@@ -70,7 +71,7 @@ class Hash:
 
     @property
     def method(self) -> str:
-        """All that decides what a check costs."""
+        """The scheme and the parameters, which determine the cost of a check."""
         return f"${self.scheme}${self.parameters}"
 
     @property
@@ -83,26 +84,26 @@ class Hash:
 
 
 def parse(stored: str) -> Hash:
-    """A hash in the stored format. Raises `Refused`."""
-    found = _FORMAT.fullmatch(stored) if len(stored) <= MOST else None
-    if found is None:
+    """Parse a hash in the stored format. Raises `Refused`."""
+    match = _FORMAT.fullmatch(stored) if len(stored) <= MOST else None
+    if match is None:
         raise Refused("the password hash is in an unknown format")
-    scheme, parameters, salt, digest = found.groups()
-    made = Hash(scheme, parameters[1:], salt, digest)
-    if made.scheme not in SCHEMES:
+    scheme, parameters, salt, digest = match.groups()
+    hash_ = Hash(scheme, parameters[1:], salt, digest)
+    if hash_.scheme not in SCHEMES:
         raise Refused(f"{scheme} is not supported")
-    if made.parameters != _PARAMETERS[made.kind].format_map(defaultdict(int, made.numbers)):
+    if hash_.parameters != _PARAMETERS[hash_.kind].format_map(defaultdict(int, hash_.numbers)):
         raise Refused(f"the parameters of {scheme} are not complete")
-    if reason := _BOUNDS[made.kind](made.numbers):
+    if reason := _BOUNDS[hash_.kind](hash_.numbers):
         raise Refused(f"{scheme}: {reason}")
-    if made.kind == "bcrypt":
+    if hash_.kind == "bcrypt":
         if not (_BCRYPT_SALT.fullmatch(salt) and _BCRYPT_HASH.fullmatch(digest)):
             raise Refused("bcrypt: the salt or the hash is not complete")
     elif not (1 <= len(decoded(salt)) <= 64 and 16 <= len(decoded(digest)) <= 64):
         raise Refused(f"{scheme}: the salt or the hash has the wrong length")
-    elif made.kind == "argon2" and len(decoded(salt)) < 8:
+    elif hash_.kind == "argon2" and len(decoded(salt)) < 8:
         raise Refused(f"{scheme}: the salt is shorter than 8 bytes")
-    return made
+    return hash_
 
 
 def encoded(value: bytes) -> str:
@@ -110,7 +111,7 @@ def encoded(value: bytes) -> str:
 
 
 def decoded(text: str) -> bytes:
-    """What `encoded` made. Raises `Refused`."""
+    """Decode the text of `encoded`. Raises `Refused`."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
@@ -118,7 +119,7 @@ def decoded(text: str) -> bytes:
 
 
 def method_of(stored: str | None) -> str | None:
-    """The method of a stored hash, `None` if it is none that can be checked here."""
+    """Return the method of a stored hash; `None` if the hash cannot be checked here."""
     try:
         return parse(stored).method if stored else None
     except Refused:
@@ -126,12 +127,13 @@ def method_of(stored: str | None) -> str | None:
 
 
 def verify(password: str, stored: str) -> bool:
-    """Whether the password is the stored one. A hash that cannot be checked has none."""
-    # HMAC fills its key with NULs, and C ends its texts with one: other passwords would match.
-    is_odd, typed = "\0" in password, password.replace("\0", "-")
+    """Return whether the password is the stored one; False if the hash cannot be checked."""
+    # HMAC pads its key with NULs, and C ends texts with one: other passwords would match.
+    has_nul, typed = "\0" in password, password.replace("\0", "-")
     try:
-        return _CHECKS[(known := parse(stored)).kind](known, typed) and not is_odd
-    except ValueError:  # `Refused`, or by the library
+        hash_ = parse(stored)
+        return _CHECKS[hash_.kind](hash_, typed) and not has_nul
+    except ValueError:  # `Refused`, or raised by the library
         return False
 
 
@@ -139,20 +141,20 @@ def is_memory_hard(method: str) -> bool:
     return method.startswith(("$argon2", "$scrypt"))
 
 
-def spend(methods: Collection[str], done: str | None) -> None:
-    """Work as long as one check by each of these methods takes; `done`: the one done already.
+def spend(methods: Collection[str], checked_method: str | None) -> None:
+    """Work as long as one check by each of these methods takes, except one that is done already.
 
-    Of PBKDF2 and bcrypt, the costs of several methods are brought to that of the highest.
+    Several methods of PBKDF2, or of bcrypt, cost together as much as the most expensive of them.
     """
     ladders: defaultdict[str, int] = defaultdict(int)
-    own = _step(done) if done else None
+    checked_step = _step(checked_method) if checked_method else None
     for method in methods:
         if step := _step(method):
             ladders[step[0]] = max(ladders[step[0]], step[1])
-        elif method != done:
+        elif method != checked_method:
             _check_nothing(method)
     for ladder, highest in ladders.items():
-        at = own[1] if own and own[0] == ladder else None
+        at = checked_step[1] if checked_step and checked_step[0] == ladder else None
         if ladder == "bcrypt":  # from cost c, the costs c, c + 1 ... add up to the highest
             for cost in range(at, highest) if at is not None else (highest,):
                 bcrypt.hashpw(_DUMMY, f"$2b${cost:02}${'.' * 22}".encode())
@@ -179,7 +181,7 @@ def seconds(methods: Collection[str]) -> float:
 def _of_round(ladder: str) -> float:
     """Measure one round in seconds.
 
-    bcrypt has 2 to the power of its cost of them, PBKDF2 as many as it has iterations.
+    bcrypt has 2 to the power of its cost of rounds, PBKDF2 has one for each iteration.
     """
     if ladder == "bcrypt":
         return _measured("$bcrypt$r=8") / 2**8
@@ -198,7 +200,7 @@ def _once(method: str) -> float:
 
 
 def _step(method: str) -> tuple[str, int] | None:
-    """The ladder of costs that a method is on, and its cost."""
+    """Return the ladder of costs that a method is on, and its cost."""
     _, scheme, parameters = method.split("$", 2)
     if is_memory_hard(method):
         return None
@@ -212,45 +214,45 @@ def _check_nothing(method: str) -> None:
 
 
 def _bytes(password: str) -> bytes:
-    # As it was typed: other systems don't normalize, but for the one with "nfkc".
+    # As it was typed: other systems do not normalize, except the one with "nfkc".
     return password.encode("utf-8", "surrogatepass")
 
 
-def _argon2(known: Hash, password: str) -> bool:
+def _argon2(hash_: Hash, password: str) -> bool:
     variant = {"argon2i": argon2.Type.I, "argon2d": argon2.Type.D, "argon2id": argon2.Type.ID}
     try:
         return argon2.low_level.verify_secret(
-            str(known).encode(), _bytes(password), variant[known.scheme]
+            str(hash_).encode(), _bytes(password), variant[hash_.scheme]
         )
     except Argon2Error:
         return False
 
 
-def _bcrypt(known: Hash, password: str) -> bool:
+def _bcrypt(hash_: Hash, password: str) -> bool:
     typed = _bytes(password)
-    if known.scheme == "bcrypt-sha256":
+    if hash_.scheme == "bcrypt-sha256":
         typed = hashlib.sha256(typed).hexdigest().encode()
-    expected = f"$2b${known.numbers['r']:02}${known.salt}{known.digest}"
+    expected = f"$2b${hash_.numbers['r']:02}${hash_.salt}{hash_.digest}"
     return bcrypt.checkpw(typed[:_LONGEST_BCRYPT], expected.encode())
 
 
-def _pbkdf2(known: Hash, password: str) -> bool:
-    expected, digest = decoded(known.digest), _DIGESTS[known.scheme]
-    found = hashlib.pbkdf2_hmac(
-        digest, _bytes(password), decoded(known.salt), known.numbers["i"], len(expected)
+def _pbkdf2(hash_: Hash, password: str) -> bool:
+    expected, digest = decoded(hash_.digest), _DIGESTS[hash_.scheme]
+    key = hashlib.pbkdf2_hmac(
+        digest, _bytes(password), decoded(hash_.salt), hash_.numbers["i"], len(expected)
     )
-    return hmac.compare_digest(found, expected)
+    return hmac.compare_digest(key, expected)
 
 
-def _scrypt(known: Hash, password: str) -> bool:
-    if known.scheme == "scrypt-nfkc":
+def _scrypt(hash_: Hash, password: str) -> bool:
+    if hash_.scheme == "scrypt-nfkc":
         password = unicodedata.normalize("NFKC", password)
-    expected, numbers = decoded(known.digest), known.numbers
-    found = hashlib.scrypt(
-        _bytes(password), salt=decoded(known.salt), n=1 << numbers["ln"], r=numbers["r"],
+    expected, numbers = decoded(hash_.digest), hash_.numbers
+    key = hashlib.scrypt(
+        _bytes(password), salt=decoded(hash_.salt), n=1 << numbers["ln"], r=numbers["r"],
         p=numbers["p"], maxmem=128 * _MIB, dklen=len(expected),
     )  # fmt: skip
-    return hmac.compare_digest(found, expected)
+    return hmac.compare_digest(key, expected)
 
 
 _CHECKS: Mapping[str, Callable[[Hash, str], bool]] = {
@@ -291,7 +293,7 @@ _BOUNDS: Mapping[str, Callable[[Mapping[str, int]], str | None]] = {
 
 
 _MOST_TEXT = 1000  # characters
-# PBKDF2 makes the key in blocks of the digest's length, each by itself: one is enough to compare.
+# PBKDF2 computes the key in independent blocks of the digest's length: one is enough to compare.
 _BLOCKS = {"sha1": 20, "sha256": 32, "sha512": 64}
 _WEAK = re.compile(r"\{?((?:unsalted_)?(?:md5|s?sha[0-9]{0,3}|ssha|smd5)|crypt)[$}]", re.IGNORECASE)
 _CRYPT = {"$1$": "md5-crypt", "$5$": "sha256-crypt", "$6$": "sha512-crypt", "$P$": "phpass",
@@ -301,8 +303,8 @@ BETTER_AUTH = re.compile(r"([0-9a-f]{16,128}):([0-9a-f]{128})")
 
 
 def from_text(text: str) -> str | None:
-    """A hash in the notation of PHC, crypt, passlib or Django."""
-    if not text or text.startswith("!"):  # Django's, and that of shadow files: no password
+    """Convert a hash from the notation of PHC, crypt, passlib or Django."""
+    if not text or text.startswith("!"):  # no password, in Django and in shadow files
         return None
     if len(text) > _MOST_TEXT:
         raise Refused(f"the password hash is longer than {_MOST_TEXT} characters")
@@ -310,25 +312,25 @@ def from_text(text: str) -> str | None:
         return _from_bcrypt(text)
     if text.startswith(("$argon2", "argon2$argon2")):
         return _stored(_with_version(text if text[0] == "$" else text[6:]))
-    for prefix, made in _DJANGO.items():
+    for prefix, convert in _DJANGO.items():
         if text.startswith(prefix):
-            return made(text[len(prefix) :])
+            return convert(text[len(prefix) :])
     if text.startswith(("$pbkdf2", "$scrypt", "$bcrypt")):
         return _phc(text)
     raise Refused(f"{_kind(text)} is not supported; {_SUPPORTED}")
 
 
 def from_better_auth(text: str) -> str | None:
-    """`salt:key` in hexadecimal digits; the digits of the salt are the salt."""
-    found = BETTER_AUTH.fullmatch(text)
-    if found is None:  # another function, by its option `password.hash`
+    """Convert `salt:key` in hexadecimal digits; the digits of the salt are the salt."""
+    match = BETTER_AUTH.fullmatch(text)
+    if match is None:  # another function, by the option `password.hash`
         return from_text(text)
-    salt, key = found.groups()
+    salt, key = match.groups()
     return _join("$scrypt-nfkc$ln=14,r=16,p=1", salt.encode(), bytes.fromhex(key))
 
 
 def from_keycloak(secret: Mapping[str, Any], data: Mapping[str, Any]) -> str | None:
-    """`secretData` and `credentialData` of a credential of the type "password"."""
+    """Convert the `secretData` and `credentialData` of a credential of the type "password"."""
     algorithm, more = data.get("algorithm"), data.get("additionalParameters") or {}
     rounds = data.get("hashIterations")
     salt, value = secret.get("salt"), secret.get("value")
@@ -351,10 +353,10 @@ def from_keycloak(secret: Mapping[str, Any], data: Mapping[str, Any]) -> str | N
 
 
 def from_auth0(custom: Mapping[str, Any]) -> str | None:
-    """`custom_password_hash`, as Auth0's bulk import takes it."""
-    algorithm, found = custom.get("algorithm"), custom.get("hash")
+    """Convert a `custom_password_hash` in the format of Auth0's bulk import."""
+    algorithm, hash_ = custom.get("algorithm"), custom.get("hash")
     typed = custom.get("password")
-    if not isinstance(found, Mapping) or not isinstance(value := found.get("value"), str):
+    if not isinstance(hash_, Mapping) or not isinstance(value := hash_.get("value"), str):
         raise Refused("custom_password_hash has no hash.value")
     encoding = typed.get("encoding", "utf8") if isinstance(typed, Mapping) else "utf8"
     if encoding not in ("utf8", "ascii"):
@@ -373,29 +375,29 @@ def from_auth0(custom: Mapping[str, Any]) -> str | None:
     numbers = [number or usual for number, usual in zip(numbers, (16384, 8, 1), strict=True)]
     if not all(isinstance(number, int) for number in numbers):
         raise Refused("scrypt: cost, blockSize and parallelization are not numbers")
-    key = _binary(value, found.get("encoding"))
+    key = _binary(value, hash_.get("encoding"))
     return _from_scrypt(numbers, _binary(salt["value"], salt.get("encoding", "utf8")), key)
 
 
 def _from_bcrypt(text: str, scheme: str = "bcrypt") -> str:
-    found = re.fullmatch(r"\$2[aby]\$([0-9]{2})\$([A-Za-z0-9./]{22})([A-Za-z0-9./]{31})", text)
-    if found is None:
+    match = re.fullmatch(r"\$2[aby]\$([0-9]{2})\$([A-Za-z0-9./]{22})([A-Za-z0-9./]{31})", text)
+    if match is None:
         raise Refused("bcrypt: the hash is not complete")
-    cost, salt, digest = found.groups()
+    cost, salt, digest = match.groups()
     return _stored(f"${scheme}$r={int(cost)}${salt}${digest}")
 
 
 def _django_pbkdf2(digest: str) -> Callable[[str], str]:
-    def made(text: str) -> str:
+    def convert(text: str) -> str:
         iterations, salt, value = _parts(text, 3)
         return _from_pbkdf2(digest, _number(iterations), salt.encode(), decoded(value.rstrip("=")))
 
-    return made
+    return convert
 
 
 def _django_scrypt(text: str) -> str:
     cost, salt, block, lanes, value = _parts(text, 5)
-    numbers = [_number(one) for one in (cost, block, lanes)]
+    numbers = [_number(parameter) for parameter in (cost, block, lanes)]
     return _from_scrypt(numbers, salt.encode(), decoded(value.rstrip("=")))
 
 
@@ -410,18 +412,18 @@ _DJANGO: Mapping[str, Callable[[str], str]] = {
 
 
 def _phc(text: str) -> str:
-    """Also as passlib writes it: "." for "+", and the iterations alone."""
+    """Convert the notation of PHC, or that of passlib: "." for "+", and only the iterations."""
     _, scheme, numbers, salt, digest = _parts(text, 5)
     if scheme.startswith("bcrypt"):
         return _stored(text)
     pairs = dict(re.findall(r"([a-z]{1,2})=([0-9]{1,9})", numbers))
-    raw = [decoded(one.replace(".", "+").rstrip("=")) for one in (salt, digest)]
+    raw = [decoded(part.replace(".", "+").rstrip("=")) for part in (salt, digest)]
     if scheme.startswith("scrypt"):
         return _join(f"${scheme}$ln={pairs.get('ln')},r={pairs.get('r')},p={pairs.get('p')}", *raw)
-    known = "sha1" if scheme == "pbkdf2" else scheme.removeprefix("pbkdf2-")
-    if known not in _BLOCKS:
+    hash_name = "sha1" if scheme == "pbkdf2" else scheme.removeprefix("pbkdf2-")
+    if hash_name not in _BLOCKS:
         raise Refused(f"{_kind(text)} is not supported; {_SUPPORTED}")
-    return _from_pbkdf2(known, _number(pairs.get("i", numbers)), *raw)
+    return _from_pbkdf2(hash_name, _number(pairs.get("i", numbers)), *raw)
 
 
 def _from_pbkdf2(digest: str, iterations: int, salt: bytes, key: bytes) -> str:
@@ -436,7 +438,7 @@ def _from_scrypt(numbers: Sequence[Any], salt: bytes, key: bytes) -> str:
 
 
 def _with_version(text: str) -> str:
-    # Without one, it is the first.
+    # Without a version, it is the first one.
     return text if "$v=" in text else re.sub(r"^(\$argon2[a-z]+)\$", r"\1$v=16$", text)
 
 
@@ -472,8 +474,8 @@ def _binary(text: str, encoding: Any) -> bytes:
         raise Refused("the salt or the hash is not in its encoding") from None
 
 
-def _first(found: Mapping[str, Any], name: str, usual: str) -> str:
-    value = found.get(name, [usual])
+def _first(parameters: Mapping[str, Any], name: str, default: str) -> str:
+    value = parameters.get(name, [default])
     text = str(value[0]) if isinstance(value, list) and value else ""
     return text if re.fullmatch(r"[0-9a-z.]{1,9}", text) else "?"
 
@@ -482,8 +484,8 @@ def _kind(text: str) -> str:
     for prefix, name in _CRYPT.items():
         if text.startswith(prefix):
             return name
-    found = _WEAK.match(text)
-    return found[1] if found else "this kind of password hash"
+    match = _WEAK.match(text)
+    return match[1] if match else "this kind of password hash"
 
 
 def _name(value: Any) -> str:

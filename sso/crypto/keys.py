@@ -64,12 +64,12 @@ WRONG_SECRET_KEY = Message(
 
 
 class KeyUnavailable(OperatorError, RuntimeError):
-    """Nothing can be signed with an algorithm; `str()` says why, with the remedy."""
+    """No key can sign with an algorithm; `str()` says why, with the remedy."""
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """A fresh key, ready to be stored."""
+    """A new key, ready to be stored."""
 
     kid: str
     alg: str
@@ -95,7 +95,7 @@ def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
 
 
 def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:
-    """Whether one of these secret keys decrypts the row's private key."""
+    """Return whether one of these secret keys decrypts the row's private key."""
     try:
         crypto_secrets.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
     except crypto_secrets.InvalidToken:
@@ -104,16 +104,16 @@ def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:
 
 
 def reencrypt(secret_keys: SecretKeys, row: StoredKey) -> str | None:
-    """The row's private key, encrypted with the first secret key; `None` if it is already.
+    """Return the row's private key, encrypted with the first secret key; `None` if it already is.
 
-    Raises `secrets.InvalidToken` when none of them decrypts it.
+    Raises `secrets.InvalidToken` if none of the keys decrypts it.
     """
     return crypto_secrets.reencrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """One consistent view of the keys; replaced whole, never changed."""
+    """One consistent view of the keys; it is replaced, never changed."""
 
     stamp: frozenset[tuple[str, str]]
     undecrypted: frozenset[str]
@@ -123,7 +123,7 @@ class _Loaded:
 
 
 class KeyRing:
-    """Signs and verifies with the keys that `load` gives."""
+    """Signs and verifies with the keys that `load` returns."""
 
     def __init__(
         self, secret_keys: SecretKeys, load: Callable[[], Iterable[StoredKey]], keep_published: int
@@ -136,13 +136,13 @@ class KeyRing:
         self._loaded_at: datetime | None = None
 
     def sign(self, claims: Mapping[str, Any], alg: str, typ: str | None) -> str:
-        """A JWT signed with the active key. Raises `KeyUnavailable`."""
+        """Return a JWT signed with the active key. Raises `KeyUnavailable`."""
         key = self.active(alg)
         header = make_header(alg, key.kid, typ)
         return jwt.encode(header, dict(claims), key, algorithms=[alg], default_type=typ)
 
     def active(self, alg: str) -> Key:
-        """The key that signs now. Raises `KeyUnavailable`."""
+        """Return the active key of an algorithm. Raises `KeyUnavailable`."""
         view = self._view()
         try:
             return view.active[alg]
@@ -151,25 +151,25 @@ class KeyRing:
             raise KeyUnavailable(reason) from None
 
     def verify(self, token: str, typ: str) -> dict[str, Any] | None:
-        """The claims of a JWT that one of our keys signed, or `None`; times are not checked."""
+        """Return the claims of a JWT that this server signed, or `None`. Does not check times."""
         try:
             header = _header(token)
             kid = header.get("kid")
             if header.get("typ") != typ or not isinstance(kid, str):
                 return None
-            found = self._view().public.get(kid)
-            if found is None or header.get("alg") != found[0]:
+            alg, key = self._view().public.get(kid, (None, None))
+            if alg is None or key is None or header.get("alg") != alg:
                 return None
-            return dict(jwt.decode(token, found[1], algorithms=[found[0]]).claims)
+            return dict(jwt.decode(token, key, algorithms=[alg]).claims)
         except (JoseError, ValueError, TypeError, RecursionError):
             return None
 
     def jwks(self) -> bytes:
-        """The public key set as JSON (RFC 7517 §5)."""
+        """Return the public key set as JSON (RFC 7517 §5)."""
         return self._view().jwks
 
     def refresh(self) -> None:
-        """Read the keys now, if that is due: before a transaction takes a connection."""
+        """Read the keys now if that is due. Call it before a transaction takes a connection."""
         self._view()
 
     def reload(self) -> None:
@@ -181,8 +181,8 @@ class KeyRing:
         loaded, loaded_at = self._loaded, self._loaded_at
         if loaded and loaded_at and loaded_at <= now < loaded_at + RELOAD_AFTER:
             return loaded
-        # While another thread reads, the keys of before will do: this thread may have the last
-        # connection, which the other one waits for.
+        # While another thread reads, use the previous keys: this thread may hold the last
+        # connection, which the other thread waits for.
         if self._lock.acquire(blocking=loaded is None or loaded_at is None):
             try:
                 loaded = self._loaded = self._read(self._loaded)
@@ -201,9 +201,9 @@ class KeyRing:
         }
         if before is not None and before.stamp == stamp:
             return before
-        known = {key.kid: key for key in before.active.values()} if before else {}
+        decrypted = {key.kid: key for key in before.active.values()} if before else {}
         active = {
-            row.alg: known.get(row.kid) or self._private(row)
+            row.alg: decrypted.get(row.kid) or self._private(row)
             for row in rows
             if row.state == "active"
         }
@@ -219,7 +219,7 @@ class KeyRing:
         return row.retired_at is None or clock.now() < row.retired_at + self._keep_published
 
     def _private(self, row: StoredKey) -> Key | None:
-        """The private key, or `None` if none of our secret keys decrypts it."""
+        """Return the private key, or `None` if no secret key decrypts it."""
         try:
             clear = crypto_secrets.decrypt(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
         except crypto_secrets.InvalidToken:
@@ -228,7 +228,7 @@ class KeyRing:
 
 
 def make_header(alg: str, kid: str | None, typ: str | None) -> dict[str, Any]:
-    """The header of every token that we sign."""
+    """Return the header of a token that this server signs."""
     return {"alg": alg, "kid": kid, **({"typ": typ} if typ else {})}
 
 
@@ -238,5 +238,5 @@ def _header(token: str) -> dict[str, Any]:
 
 
 def make_jti() -> str:
-    """A random JWT identifier (RFC 7519 §4.1.7)."""
+    """Return a random JWT identifier (RFC 7519 §4.1.7)."""
     return secrets.token_urlsafe(16)

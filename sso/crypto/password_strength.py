@@ -1,9 +1,9 @@
-"""Whether a new password is good enough: not short, not leaked, not quickly guessed.
+"""Check that a new password is not short, not leaked and not quickly guessed.
 
-NIST SP 800-63B-4 §3.1.1.2: compare with what is common, expected or compromised, and demand no
+NIST SP 800-63B-4 §3.1.1.2: compare with common, expected and compromised passwords, and require no
 kinds of characters. An estimate alone takes `Welcome2026!!` for three parts that are hard to guess
-together. So what decorates a password (years, digits, symbols at its ends) is taken off first, and
-what is left must not be weak.
+together. So decoration (years, digits, symbols at both ends) is removed first, and the rest must
+not be weak.
 """
 
 import re
@@ -44,7 +44,7 @@ LEAKED = N_(
     " or let a password manager create one."
 )
 
-# The number of guesses a password must withstand: what a throttled attacker could try in years.
+# The number of guesses that a password must withstand: a throttled attacker needs years for them.
 # Decorated words need more, because the estimate overrates decoration.
 _GUESSES, _GUESSES_DECORATED = 50_000_000, 500_000_000
 _COMMON = 10_000
@@ -59,7 +59,7 @@ _PLAIN, _WITH_SYMBOLS, _WITH_MANY, _MANY = 48, 32, MIN_LENGTH, 4  # characters; 
 _MOST_WORDS = 40
 
 _SHIFTED = str.maketrans('!@#$%^&*()_+{}|:"<>?~', "1234567890-=[]\\;',./`")
-# Where a key is: the row, and how far to the right.
+# The position of each key: its row, and its distance from the left.
 _KEYS = {
     key: (row, shift + place)
     for row, (shift, keys) in enumerate(
@@ -71,7 +71,7 @@ _PARTS = re.compile(r"[^\W_]+")
 
 
 def weakness(password: str, about: Iterable[str] = ()) -> str | None:
-    """What is wrong with a new password, or `None`.
+    """Return why a new password is refused, or `None`.
 
     `about`: words that an attacker would try first, such as the person's name.
     """
@@ -81,26 +81,26 @@ def weakness(password: str, about: Iterable[str] = ()) -> str | None:
         return TOO_LONG
     text = _encodable(password)
     lower = text.lower()
-    if any(_is_leaked(one) for one in (text, lower, lower.translate(_SHIFTED))):
+    if any(_is_leaked(variant) for variant in (text, lower, lower.translate(_SHIFTED))):
         return LEAKED
-    words = list(dict.fromkeys((*_words(about), *_service_words())))
-    # The estimate is made here, not where hashes are: at low priority it would keep all others from
-    # running for longer.
-    if _is_made_of(lower, words):
+    names = list(dict.fromkeys((*_words(about), *_service_words())))
+    # The estimate runs here, not in the thread of the hashes: at low priority it would keep the
+    # other threads from running for longer.
+    if _is_made_of(lower, names):
         return TOO_COMMON
     for variant in {lower, lower.translate(_SHIFTED)}:
-        if _is_walk(variant) or _guesses(_beginning(variant), words) < _GUESSES:
+        if _is_walk(variant) or _guesses(_beginning(variant), names) < _GUESSES:
             return TOO_COMMON
-    if any(_is_weak(before, core, after, words) for before, core, after in _decorated(lower)):
+    if any(_is_weak(before, core, after, names) for before, core, after in _decorated(lower)):
         return TOO_COMMON
     return None
 
 
-def _is_made_of(lower: str, words: list[str]) -> bool:
-    """Return whether it is only names, with decoration or one common word."""
+def _is_made_of(lower: str, names: list[str]) -> bool:
+    """Return whether a password has only names, and decoration or one common word."""
     rest = lower
-    for word in sorted(words, key=len, reverse=True):
-        rest = rest.replace(word, " ")
+    for name in sorted(names, key=len, reverse=True):
+        rest = rest.replace(name, " ")
     rest = rest.replace(" ", "")
     if len(rest) > _DECORATION:
         return False
@@ -109,24 +109,24 @@ def _is_made_of(lower: str, words: list[str]) -> bool:
     return len(letters) < 4 or (2 * len(rest) < len(lower) and _guesses(letters, []) < _COMMON)
 
 
-def _is_weak(before: str, core: str, after: str, words: list[str]) -> bool:
-    """Whether a decorated word is one that is known or quickly guessed."""
+def _is_weak(before: str, core: str, after: str, names: list[str]) -> bool:
+    """Return whether the core of a decorated password is leaked or quickly guessed."""
     if _is_leaked(core) or _is_walk(core):
         return True
     decoration = 1.0
     for part in (before, after):
         decoration *= min(_guesses(part, []), 10.0 ** len(part)) if part else 1
-    return _guesses(_beginning(core), words) * decoration < _GUESSES_DECORATED
+    return _guesses(_beginning(core), names) * decoration < _GUESSES_DECORATED
 
 
 def _decorated(lower: str) -> set[tuple[str, str, str]]:
-    """What is in the middle of a password, and what is around it: each way to take it apart.
+    """Return each way to split a password into its core and the decoration before and after it.
 
-    A digit or symbol next to the letters may stand for one itself, as in `pa55w0rd5`.
+    A digit or symbol next to the letters may stand for a letter, as in `pa55w0rd5`.
     """
     if len(lower) > _LONGEST_DECORATED:
         return set()
-    letters = [place for place, one in enumerate(lower) if one.isalpha()]
+    letters = [place for place, character in enumerate(lower) if character.isalpha()]
     if not letters:
         return set()
     first, last = letters[0], letters[-1] + 1
@@ -139,48 +139,48 @@ def _decorated(lower: str) -> set[tuple[str, str, str]]:
 
 
 def _is_leaked(text: str) -> bool:
-    # The list has none that are shorter, and takes those for bad.
+    # The list has no shorter passwords, and reports all of them as bad.
     return len(text) >= 10 and "\n" not in text and is_bad_password(text)
 
 
 def _is_walk(text: str) -> bool:
-    """Whether fingers walk over the keyboard, or the alphabet, in a few straight or bent lines."""
+    """Return whether a text consists of keys next to each other, or of letters in sequence."""
     if text.isdigit() or len(text) < 2 * _WALK:
         return False  # the estimate knows dates and sequences of digits
     runs = [1]
-    for one, other in pairwise(text):
-        if _is_next(one, other):
+    for key, next_key in pairwise(text):
+        if _is_next(key, next_key):
             runs[-1] += 1
         else:
             runs.append(1)
     return sum(run for run in runs if run >= _WALK) > 0.9 * len(text)
 
 
-def _is_next(one: str, other: str) -> bool:
-    if abs(ord(one) - ord(other)) <= 1:
+def _is_next(key: str, next_key: str) -> bool:
+    if abs(ord(key) - ord(next_key)) <= 1:
         return True
-    if one not in _KEYS or other not in _KEYS:
+    if key not in _KEYS or next_key not in _KEYS:
         return False
-    (row, place), (other_row, other_place) = _KEYS[one], _KEYS[other]
-    far = abs(place - other_place)
-    return far <= 1 if row == other_row else abs(row - other_row) == 1 and far <= 0.75
+    (row, place), (next_row, next_place) = _KEYS[key], _KEYS[next_key]
+    distance = abs(place - next_place)
+    return distance <= 1 if row == next_row else abs(row - next_row) == 1 and distance <= 0.75
 
 
-def _guesses(text: str, words: list[str]) -> float:
-    return float(zxcvbn_rs_py.zxcvbn(text, words).guesses)
+def _guesses(text: str, names: list[str]) -> float:
+    return float(zxcvbn_rs_py.zxcvbn(text, names).guesses)
 
 
 def _words(about: Iterable[str]) -> list[str]:
-    """Names and addresses as a whole, their parts, and the parts written as one word."""
-    found: dict[str, None] = {}
-    for one in about:
-        lower = _encodable(one[:MAX_LENGTH]).lower()
+    """Return names and email addresses, their parts, and the parts written as one word."""
+    unique: dict[str, None] = {}
+    for name in about:
+        lower = _encodable(name[:MAX_LENGTH]).lower()
         parts = _PARTS.findall(lower)
         joined = ("".join(parts), "".join(parts[:2]), "".join(parts[1::-1]))
         for word in (lower, *joined, *parts[:8]):
             if len(word) > 2:
-                found[_beginning(word)] = None
-    return list(found)[:_MOST_WORDS]
+                unique[_beginning(word)] = None
+    return list(unique)[:_MOST_WORDS]
 
 
 def _service_words() -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def _encodable(text: str) -> str:
 
 
 def _beginning(lower: str) -> str:
-    """What is estimated of a text: what is strong in its beginning is strong."""
+    """Return the part of a text that is estimated: if its beginning is strong, the text is."""
     kinds = len(_SYMBOLS.intersection(lower[:_PLAIN]))
     if kinds > _MANY:
         return lower[:_WITH_MANY]

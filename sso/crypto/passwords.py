@@ -1,6 +1,6 @@
 """Passwords: Argon2id (RFC 9106), as costly for unknown users as for known ones.
 
-What checks or makes one may wait for others. The transaction must be over before it.
+Checking or hashing a password may wait for others. The transaction must be over before.
 """
 
 import os
@@ -38,12 +38,12 @@ __all__ = [
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
 hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
-# One hash at a time in a process, and so many that wait without keeping a turn: a flood of sign-ins
-# must leave threads, memory and cores to everybody else, and a morning's rush gets through.
+# One hash at a time in a process, and this many that wait without a slot: a flood of sign-ins must
+# leave threads, memory and cores to other requests, and a morning's rush must get through.
 AT_ONCE = 16
-# Places beside them for those who have shown that an account is theirs (a browser that it signed in
-# from before, a session, a mailed link), so that no flood of strangers keeps them out. Each account
-# has one of these at a time: anyone who has a few accounts cannot take them all.
+# Additional places for proven owners of an account (a browser that it signed in from before, a
+# session, a mailed link), so that no flood of strangers keeps them out. Each account has one place
+# at a time: a person with a few accounts cannot take them all.
 KEPT = 8
 _under_way, _counting = 0, threading.Lock()
 _kept: set[str] = set()  # the accounts that have such a place
@@ -57,9 +57,9 @@ class Busy(Exception):
 
 
 def hash_password(password: str, account: str | None = None) -> str:
-    """The Argon2id hash to store for a password. Raises `Busy`.
+    """Return the Argon2id hash of a password. Raises `Busy`.
 
-    `account`: an account that the person has shown to be theirs; a place is kept for it.
+    `account`: an account that the person has proven to own; a place is kept for it.
     """
     return _in_turn(lambda: hasher.hash(_normal(password)), account)
 
@@ -70,17 +70,17 @@ def verify(
     account: str | None = None,
     imported: Collection[str] = (),
 ) -> bool:
-    """Whether the password is the stored one; `None` (unknown user) costs the same and is false.
+    """Return whether the password is the stored one; `None` (an unknown user) costs the same.
 
-    `imported`: the methods of all imported passwords. A wrong password costs as much as with all
-    of them. `account`: as for `hash_password`. Raises `Busy`.
+    `imported`: the methods of all imported passwords. A wrong password costs as much as a check
+    by each of them. `account`: as for `hash_password`. Raises `Busy`.
     """
     return _in_turn(lambda: _is_right(password, stored, imported), account)
 
 
 def _is_right(password: str, stored: str | None, imported: Collection[str]) -> bool:
     method = foreign_hashes.method_of(stored)
-    native = stored if method else None  # never one that is out of bounds
+    native = stored if method else None  # never a hash with parameters out of bounds
     if stored and method and (method in imported or not method.startswith("$argon2")):
         if foreign_hashes.verify(password, stored):
             return True
@@ -97,21 +97,21 @@ def _is_right(password: str, stored: str | None, imported: Collection[str]) -> b
 
 
 def is_foreign(stored: str | None) -> bool:
-    """Whether the hash was made elsewhere; the next sign-in replaces it."""
+    """Return whether another system made the hash; the next sign-in replaces it."""
     return foreign_hashes.method_of(stored) not in (None, own_method())
 
 
 def look_for_room(find_account: Callable[[], str | None] = lambda: None) -> None:
-    """Raise `Busy` if no password can be checked now, before anything else is done for it.
+    """Raise `Busy` if no password can be checked now. Call it before any other work.
 
-    `find_account` is called only when its answer counts.
+    `find_account` is called only if its answer matters.
     """
     if _under_way >= AT_ONCE and not _has_kept_place(find_account()):
         raise Busy
 
 
 def needs_rehash(stored: str) -> bool:
-    """Whether the stored hash was made elsewhere, or with other parameters than today's."""
+    """Return whether the stored hash is of another system, or has other parameters than today's."""
     try:
         return hasher.check_needs_rehash(stored)
     except InvalidHashError:
@@ -119,12 +119,12 @@ def needs_rehash(stored: str) -> bool:
 
 
 def own_method() -> str:
-    """The method of the hashes that are made here."""
+    """Return the method of this server's own hashes."""
     return f"$argon2id$v=19$m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
 
 
 class _Queue:
-    """What is to be done, in the order in which it came; kept places take every other turn."""
+    """The tasks in the order of their arrival; those with kept places get every other turn."""
 
     def __init__(self) -> None:
         self._kept: deque[Callable[[], None]] = deque()
@@ -135,7 +135,7 @@ class _Queue:
         (self._kept if is_kept else self._others).append(task)
 
     def do_next(self) -> None:
-        """Called once for each task, by the one thread that works."""
+        """Run the next task. The only worker thread calls this once for each task."""
         self._was_kept = bool(self._kept) and not (self._was_kept and self._others)
         (self._kept if self._was_kept else self._others).popleft()()
 
@@ -154,11 +154,11 @@ def _in_turn(work: Callable[[], T], account: str | None) -> T:
         else:
             _under_way += 1
     try:
-        done: Future[T] = Future()
+        future: Future[T] = Future()
         with concurrency.slot_released():
-            _queue.put(lambda: _do(work, done), is_kept)
+            _queue.put(lambda: _do(work, future), is_kept)
             _worker().submit(_queue.do_next)
-            return done.result()
+            return future.result()
     finally:
         with _counting:
             if is_kept and account is not None:
@@ -171,22 +171,22 @@ def _has_kept_place(account: str | None) -> bool:
     return account is not None and account not in _kept and len(_kept) < KEPT
 
 
-def _do(work: Callable[[], T], done: "Future[T]") -> None:
+def _do(work: Callable[[], T], future: "Future[T]") -> None:
     try:
-        done.set_result(work())
+        future.set_result(work())
     except BaseException as error:
-        done.set_exception(error)
+        future.set_exception(error)
 
 
 @cache
 def _worker() -> ThreadPoolExecutor:
-    # Made at the first use: threads don't live on in gunicorn's forked workers.
+    # Created at the first use: threads do not survive the fork of gunicorn's workers.
     return ThreadPoolExecutor(1, "passwords", initializer=_step_back)
 
 
 def _step_back() -> None:
-    # Linux gives every thread a priority of its own; elsewhere it is the whole process.
-    # Where it is not allowed (a system call filter), a hash is as urgent as all else.
+    # On Linux every thread has its own priority; elsewhere the whole process has one. If a system
+    # call filter forbids this, hashes run at normal priority.
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)

@@ -1,11 +1,11 @@
-"""Secrets: how they are made, stored, compared, encrypted and used to sign.
+"""Make, store, compare and encrypt secrets, and sign with them.
 
-A random secret of 256 bits needs no slow hash: SHA-256 is fast and sound for it (RFC 9700 §4.14
-asks for storage that is useless to a thief). Passwords are another matter: see `passwords`.
+A random secret of 256 bits needs no slow hash: SHA-256 is fast and sufficient for it (RFC 9700
+§4.14 requires that stored secrets are useless to a thief). Passwords need one: see `passwords`.
 
-Encryption at rest uses keys that are derived from `SSO_SECRET_KEY`. Several secret keys may be
-given: the first one encrypts, all of them decrypt. So a secret key can be replaced while values
-that the previous one encrypted are still stored.
+Encryption at rest uses keys that are derived from `SSO_SECRET_KEY`. There may be several secret
+keys: the first one encrypts, all of them decrypt. So a secret key can be replaced while values that
+the previous one encrypted are still stored.
 
 Webhooks are signed as https://www.standardwebhooks.com asks.
 """
@@ -28,7 +28,7 @@ from sso import clock
 
 
 class _Signer(TimestampSigner):
-    """Takes the time from our clock."""
+    """Takes the time from `clock`."""
 
     def get_timestamp(self) -> int:
         return clock.timestamp(clock.now())
@@ -36,7 +36,7 @@ class _Signer(TimestampSigner):
 
 def serializer(salt: str, *secrets: str) -> URLSafeTimedSerializer:
     """Return a serializer that signs with the last secret, and verifies with any."""
-    # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
+    # ensure_ascii: a `state` that is not UTF-8 has surrogates, which can only be written escaped.
     return URLSafeTimedSerializer(
         list(secrets), salt=salt, signer=_Signer, serializer_kwargs={"ensure_ascii": True}
     )
@@ -46,14 +46,14 @@ SecretKeys = str | Sequence[str]
 
 
 def derive_key(secret_key: str, purpose: str) -> bytes:
-    """32 bytes for one purpose, from one secret key (RFC 5869)."""
+    """Derive 32 bytes for one purpose from one secret key (RFC 5869)."""
     hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"sso {purpose}".encode())
     return hkdf.derive(secret_key.encode())
 
 
 def derive_keys(secret_keys: SecretKeys, purpose: str) -> list[bytes]:
-    """The keys for one purpose; the first is the one to use for anything new."""
-    return [derive_key(one, purpose) for one in _each(secret_keys)]
+    """Derive the keys for one purpose; new values use the first one."""
+    return [derive_key(secret_key, purpose) for secret_key in _each(secret_keys)]
 
 
 def encrypt(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
@@ -62,14 +62,14 @@ def encrypt(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
 
 
 def decrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> bytes:
-    """The clear bytes. Raises `InvalidToken` when none of the secret keys decrypts it."""
+    """Return the clear bytes. Raises `InvalidToken` if none of the secret keys decrypts them."""
     return _fernet(secret_keys, purpose).decrypt(encrypted)
 
 
 def reencrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> str | None:
-    """The same, encrypted with the first secret key; `None` if it is already.
+    """Encrypt a value with the first secret key; return `None` if it already is.
 
-    Raises `InvalidToken` when none of the secret keys decrypts it.
+    Raises `InvalidToken` if none of the secret keys decrypts it.
     """
     try:
         decrypt(_each(secret_keys)[0], purpose, encrypted)
@@ -87,7 +87,7 @@ def _fernet(secret_keys: SecretKeys, purpose: str) -> MultiFernet:
     return MultiFernet([Fernet(urlsafe_b64encode(key)) for key in keys])
 
 
-# Prefixes let secret scanners recognise what leaked.
+# The prefixes let secret scanners recognize leaked secrets.
 AUTHORIZATION_CODE = "sso_ac_"
 REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
 CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
@@ -98,12 +98,12 @@ API_TOKEN = "sso_api_"  # noqa: S105 (a prefix)
 
 
 def make_secret(prefix: str) -> str:
-    """A new secret: the prefix and 256 random bits in base64url."""
+    """Make a secret: the prefix and 256 random bits in base64url."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def digest(secret: str) -> str:
-    """What is stored in place of a secret; the scheme comes first."""
+    """Return the digest that is stored instead of a secret; it begins with the scheme."""
     return "sha256:" + hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -113,21 +113,21 @@ def matches(secret: str, stored: str) -> bool:
 
 
 def derive_secret(prefix: str, secret: str, key: bytes) -> str:
-    """The successor of a secret: always the same for the same secret and key."""
+    """Derive another secret from a secret: always the same one for the same secret and key."""
     raw = hmac.new(key, secret.encode(), hashlib.sha256).digest()
     return prefix + urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def is_equal(one: str, other: str) -> bool:
+def is_equal(a: str, b: str) -> bool:
     """Compare two texts in constant time."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(a.encode(), b.encode())
 
 
 _PURPOSE = "webhook secret"
 
 
 def make_webhook_secret() -> str:
-    """A new secret, as receivers are given it."""
+    """Make a secret in the format for receivers."""
     return f"whsec_{b64encode(secrets.token_bytes(32)).decode()}"
 
 
@@ -135,29 +135,29 @@ def encrypt_webhook_secret(secret_keys: SecretKeys, secret: str) -> str:
     return encrypt(secret_keys, _PURPOSE, secret.encode())
 
 
-def decrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> str:
-    """Raises `InvalidToken` when none of the secret keys decrypts it."""
-    return decrypt(secret_keys, _PURPOSE, sealed).decode()
+def decrypt_webhook_secret(secret_keys: SecretKeys, encrypted: str) -> str:
+    """Return the clear secret. Raises `InvalidToken` if none of the secret keys decrypts it."""
+    return decrypt(secret_keys, _PURPOSE, encrypted).decode()
 
 
-def can_decrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> bool:
+def can_decrypt_webhook_secret(secret_keys: SecretKeys, encrypted: str) -> bool:
     try:
-        decrypt_webhook_secret(secret_keys, sealed)
+        decrypt_webhook_secret(secret_keys, encrypted)
     except InvalidToken:
         return False
     return True
 
 
-def reencrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> str | None:
-    """The same, encrypted with the first secret key; `None` if it is already.
+def reencrypt_webhook_secret(secret_keys: SecretKeys, encrypted: str) -> str | None:
+    """Encrypt a secret with the first secret key; return `None` if it already is.
 
-    Raises `InvalidToken` when none of the secret keys decrypts it.
+    Raises `InvalidToken` if none of the secret keys decrypts it.
     """
-    return reencrypt(secret_keys, _PURPOSE, sealed)
+    return reencrypt(secret_keys, _PURPOSE, encrypted)
 
 
 def webhook_headers(secret: str, message_id: str, at: datetime, body: str) -> dict[str, str]:
-    """The headers by which the receiver verifies the body."""
+    """Return the headers by which the receiver verifies the body."""
     return {
         "Content-Type": "application/json",
         "webhook-id": message_id,

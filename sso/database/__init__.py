@@ -7,12 +7,13 @@ request, and 5 % of a code exchange. PostgreSQL restarts and fails over, and nee
 
 import logging
 import os
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from flask import Flask, current_app
@@ -22,13 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso.database import dialects, postgresql
 from sso.extensions import db
-from sso.process import concurrency, program
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = program.late_module("sqlite3")  # 1 MB, on PostgreSQL
-
+from sso.process import concurrency
 
 logger = logging.getLogger("sso.database")
 

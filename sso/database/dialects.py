@@ -21,6 +21,7 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -31,10 +32,9 @@ from sso.extensions import Base, db
 from sso.process import program
 
 if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.dialects import postgresql
 else:  # a command that lists users takes 60 ms longer with them
     postgresql = program.late_module("sqlalchemy.dialects.postgresql")
-    sqlite = program.late_module("sqlalchemy.dialects.sqlite")
 
 
 Row = TypeVar("Row", bound=Base)

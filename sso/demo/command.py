@@ -1,4 +1,4 @@
-"""`flask demo`: server and sample application from nothing, in one process.
+"""`flask demo` starts a server and a sample application from nothing, in one process.
 
 It has a database and a secret key of its own, in `instance/demo/`, whatever the settings say: a
 user whose password is printed must not exist anywhere else.
@@ -39,7 +39,7 @@ EMAIL = "dana@example.com"
 
 @dataclass(frozen=True)
 class Demo:
-    """What a person needs to try the demo."""
+    """The URLs and credentials to try the demo with."""
 
     open: str
     email: str
@@ -49,7 +49,7 @@ class Demo:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Logs no line per request: the log of security events says more."""
+    """Log no line per request: the log of security events says more."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         pass
@@ -117,7 +117,10 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 
 def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
-    """Database, keys, the demo user with a new password, the sample client with a new secret."""
+    """Create what is missing, and a new password and client secret.
+
+    Return the client's ID, its secret, and the user's password.
+    """
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
         schema.upgrade()
@@ -158,12 +161,12 @@ def _serve(app: Flask, port: int) -> list[BaseWSGIServer]:
 
 
 def _own_ip_addresses() -> list[str]:
-    """The loopback addresses that this machine has; some have no IPv6."""
-    found = []
+    """Return the loopback addresses of this machine; some have no IPv6."""
+    ip_addresses = []
     for ip_address in IP_ADDRESSES:
         with suppress(OSError), _listening(ip_address, 0):
-            found.append(ip_address)
-    return found
+            ip_addresses.append(ip_address)
+    return ip_addresses
 
 
 @contextmanager
@@ -191,9 +194,9 @@ def _announce(demo: Demo, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _free_port(wanted: int, but: int | None = None) -> int:
-    """This port, or the next free one."""
-    for port in range(wanted, min(wanted + 200, 65536)):
+def _free_port(first: int, but: int | None = None) -> int:
+    """Return this port, or the next free one."""
+    for port in range(first, min(first + 200, 65536)):
         try:
             for ip_address in _own_ip_addresses():
                 with _listening(ip_address, port):
@@ -202,4 +205,4 @@ def _free_port(wanted: int, but: int | None = None) -> int:
             continue
         if port != but:
             return port
-    raise click.ClickException(f"no port from {wanted} on is free; give another with --port")
+    raise click.ClickException(f"no port from {first} on is free; give another with --port")

@@ -1,7 +1,7 @@
-"""The numbered steps of the page, from the HTTP exchanges that Authlib made."""
+"""The numbered steps on the page, made from the recorded HTTP exchanges."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from flask import g
 from joserfc.errors import JoseError
 from joserfc.jws import extract_compact
-from requests import Response
+from requests import PreparedRequest, Response
 
 _SECRET = frozenset({"client_secret"})
 _HIDDEN = "•••••••• (hidden)"
@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """One half of a step: a heading, then a line, a table or a text, if there are any."""
+    """A part of a step: a heading with a line, a table or a text."""
 
     heading: str
     line: str = ""
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the flow, with what a reader should notice in it."""
+    """One step of the flow, with a note about what matters in it."""
 
     title: str
     note: str
@@ -42,30 +42,30 @@ class Step:
 
 
 def record(response: Response, *_args: Any, **_kwargs: Any) -> None:
-    """The `response` hook of a requests session: keep the exchange for the page."""
+    """Keep an exchange for the page, as the `response` hook of a `requests` session."""
     g.setdefault("exchanges", []).append(response)
 
 
 def of_sign_in(
-    asked: str,
-    answered: Iterable[tuple[str, str]],
+    url: str,
+    answer: Iterable[tuple[str, str]],
     token: Values,
     identity: Values,
     metadata: Values,
 ) -> tuple[Step, ...]:
-    """The five steps of the authorization code flow."""
+    """Return the five steps of the authorization code flow."""
     return (
         Step(
             "The authorization request",
             "The browser was sent to the server, with the hash of a secret that only this "
             "application knows (PKCE) and two random values to recognise the answer by.",
-            (_authorization_request(asked),),
+            (_authorization_request(url),),
         ),
         Step(
             "The answer at the callback",
             "The server sent the browser back with a code. The state is the one that was sent, "
             "and iss names the server that was asked.",
-            (Part("Answer, through the browser", rows=_fields(answered)),),
+            (Part("Answer, through the browser", rows=_fields(answer)),),
         ),
         Step(
             "The token request",
@@ -88,7 +88,7 @@ def of_sign_in(
 
 
 def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tuple[Step, ...]:
-    """The two steps of a refresh."""
+    """Return the two steps of a refresh."""
     return (
         Step(
             "The refresh request",
@@ -103,10 +103,9 @@ def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tupl
     )
 
 
-def of_failure(metadata: Values) -> tuple[Part, ...]:
-    """The last exchange with the server's endpoints before a failure, if there was one."""
-    urls = (metadata.get("token_endpoint"), metadata.get("userinfo_endpoint"))
-    return tuple(part for url in urls if url for part in _exchanges_with(url))[-2:]
+def of_failure() -> tuple[Part, ...]:
+    """Return the last exchange before a failure, other than for metadata and keys."""
+    return _exchanges(lambda sent: sent.method == "POST" or "Authorization" in sent.headers)[-2:]
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> Rows:
@@ -120,7 +119,7 @@ def _cell(name: str, value: str) -> str:
 
 
 def _shorten(value: str) -> str:
-    """The two ends of a long value: enough to recognise it, too little to use it."""
+    """Return the two ends of a long value: enough to recognise it, too little to use it."""
     return f"{value[:10]}…{value[-4:]} ({len(value)} characters)" if len(value) > 24 else value
 
 
@@ -132,10 +131,18 @@ def _authorization_request(url: str) -> Part:
 
 
 def _exchanges_with(url: str) -> tuple[Part, ...]:
-    """The requests to one URL while this page was made, each with its answer."""
+    """Return the requests to one URL while this page was made, each with its answer."""
+    return _exchanges(lambda sent: (sent.url or "").split("?")[0] == url)
+
+
+def _exchanges(condition: Callable[[PreparedRequest], bool]) -> tuple[Part, ...]:
     responses: list[Response] = g.get("exchanges", [])
-    found = (one for one in responses if (one.request.url or "").split("?")[0] == url)
-    return tuple(part for response in found for part in _exchange(response))
+    return tuple(
+        part
+        for response in responses
+        if condition(response.request)
+        for part in _exchange(response)
+    )
 
 
 def _exchange(response: Response) -> tuple[Part, Part]:
@@ -143,8 +150,8 @@ def _exchange(response: Response) -> tuple[Part, Part]:
     header: Rows = ()
     if authorization := str(sent.headers.get("Authorization", "")):
         scheme, _, credentials = authorization.partition(" ")
-        shown = _shorten(credentials) if scheme.lower() == "bearer" else _HIDDEN
-        header = (("Authorization", f"{scheme} {shown}"),)
+        text = _shorten(credentials) if scheme.lower() == "bearer" else _HIDDEN
+        header = (("Authorization", f"{scheme} {text}"),)
     body = sent.body.decode() if isinstance(sent.body, bytes) else sent.body
     form = parse_qsl(body, keep_blank_values=True) if isinstance(body, str) else ()
     status = f"{response.status_code} {response.reason}"
@@ -168,7 +175,7 @@ def _answer_text(body: str) -> str:
 
 
 def _claims_of(token: Values, identity: Values | None) -> tuple[Part, ...]:
-    """What the tokens say. The access token is decoded for the reader only: the API verifies it."""
+    """Return what the tokens say. Only the API verifies the access token."""
     access = token["access_token"]
     try:
         opened = extract_compact(access.encode())

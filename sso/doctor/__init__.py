@@ -1,5 +1,5 @@
-"""`flask doctor`: checks an installation, as its operator and as one of its clients.
+"""`flask doctor` checks an installation, as its operator and as one of its clients.
 
-Each check yields findings: what was seen and, unless all is well, a hint. Checks report problems
+Each check yields findings: a line and, unless all is well, a hint. Checks report problems
 instead of raising them, and no finding holds a secret.
 """

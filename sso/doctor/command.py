@@ -1,4 +1,4 @@
-"""`flask doctor`; an entry point, so that it runs even if the settings are invalid."""
+"""`flask doctor` is an entry point, so that it runs even if the settings are invalid."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ def doctor_command(client_id: str | None, as_json: bool) -> None:
 
 
 def examine(environ: Mapping[str, str], client_id: str | None = None) -> Iterator[Finding]:
-    """Every finding, in the order in which to fix them. Raises `Failure` for an unknown client."""
+    """Yield the findings in the order to fix them. Raises `Failure` for an unknown client."""
     try:
         app = create_app(environ)
     except SettingsError as error:
@@ -119,7 +119,7 @@ def _connection(client_id: str) -> Iterator[Finding]:
 
 
 def _run(checks: _Checks) -> Generator[Finding, None, bool]:
-    """The findings; gives whether people can sign in."""
+    """Yield the findings; return whether people can sign in."""
     healthy = True
     for name, check in checks:
         for finding in guarded(name, check):
@@ -151,8 +151,8 @@ _NOT_NEEDED = (
 
 
 def _as_json(finding: Finding) -> dict[str, object]:
-    shown = {"name": finding.name, "status": finding.status, "seen": finding.seen}
-    return {**shown, "hint": finding.hint}
+    row = {"name": finding.name, "status": finding.status, "seen": finding.seen}
+    return {**row, "hint": finding.hint}
 
 
 def _print(finding: Finding) -> None:

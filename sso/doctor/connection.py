@@ -1,4 +1,4 @@
-"""One application: do its registered URLs answer, and does a sign-in lead to its callback?"""
+"""Checks of one application: its registered URLs answer, and a sign-in leads to its callback."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from sso.checkup import reach
 from sso.checkup import sign_in as sign_in_steps
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.checkup.reach import Trouble
-from sso.checkup.sign_in import Browser, Request, temporary_user
+from sso.checkup.sign_in import Browser, temporary_user
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_jwt
@@ -29,22 +29,22 @@ _PROXY_WAITS = (502, 503, 504)
 
 
 def registration(client: Client) -> Findings:
-    """The client may act at all."""
-    seen = f"{client.name} ({client.client_id})"
+    """Check that the client is enabled."""
+    message = f"{client.name} ({client.client_id})"
     if client.disabled_at is not None:
         hint = f"run: {COMMAND} client enable {client.client_id}"
-        yield wrong("client", f"{seen} is disabled: nobody can sign in to it", hint)
+        yield wrong("client", f"{message} is disabled: nobody can sign in to it", hint)
     else:
-        yield ok("client", seen)
+        yield ok("client", message)
 
 
 def redirect_uris(client: Client) -> Findings:
-    """What answers where browsers are sent with the code. It is called without any parameter."""
+    """Call the redirect URIs, without any parameter."""
     yield from _each(CALLBACK, client, client.redirect_uris)
 
 
 def post_logout_redirect_uris(client: Client) -> Findings:
-    """What answers where browsers are sent after signing out."""
+    """Call the URLs for browsers that have signed out."""
     registered = client.client_metadata.get("post_logout_redirect_uris", [])
     yield from _each("post-logout URI", client, registered)
 
@@ -55,19 +55,19 @@ def _each(name: str, client: Client, registered: Iterable[str]) -> Findings:
     for uri in listed[:MOST]:
         parts = urlsplit(uri)
         origin = parts.scheme, parts.netloc
-        before = tried.get(origin)
-        if why := _not_callable(uri, client):
-            yield skipped(name, f"{uri}: {why}")
-        elif isinstance(before, Trouble):
+        previous = tried.get(origin)
+        if reason := _not_callable(uri, client):
+            yield skipped(name, f"{uri}: {reason}")
+        elif isinstance(previous, Trouble):
             yield skipped(name, f"{uri}: same host as above")
         else:
-            found = tried[origin] = reach.fetch("GET", uri)
-            if isinstance(found, Trouble):
-                yield _silent(name, uri, found)
+            answer = tried[origin] = reach.fetch("GET", uri)
+            if isinstance(answer, Trouble):
+                yield _silent(name, uri, answer)
                 continue
-            if before is None:
-                yield from _expiry(name, uri, found)
-            yield _answered(name, uri, found, client)
+            if previous is None:
+                yield from _expiry(name, uri, answer)
+            yield _answered(name, uri, answer, client)
     if len(listed) > MOST:
         yield skipped(name, f"{len(listed) - MOST} more are not tried")
 
@@ -87,9 +87,9 @@ def _not_callable(uri: str, client: Client) -> str | None:
 
 def _silent(name: str, uri: str, trouble: Trouble) -> Finding:
     if trouble.is_certain:
-        return wrong(name, f"{uri}: {trouble.seen}", trouble.hint)
+        return wrong(name, f"{uri}: {trouble.message}", trouble.hint)
     hint = f"{trouble.hint}; if the address works in a browser, ignore this"
-    return warning(name, f"{uri}: {trouble.seen}", hint)
+    return warning(name, f"{uri}: {trouble.message}", hint)
 
 
 def _expiry(name: str, uri: str, answer: Answer) -> Findings:
@@ -109,12 +109,12 @@ def _answered(name: str, uri: str, answer: Answer, client: Client) -> Finding:
     if name != CALLBACK:  # browsers follow
         return ok(name, f"{uri} redirects to {target}")
     update = f"{COMMAND} client update {client.client_id} --add-redirect-uri {shlex.quote(target)}"
-    seen = f"{uri}: the application redirects to {urlsplit(target).netloc}"
-    return warning(name, seen, f"if it is used at that address: {update}")
+    message = f"{uri}: the application redirects to {urlsplit(target).netloc}"
+    return warning(name, message, f"if it is used at that address: {update}")
 
 
 def _elsewhere(uri: str, answer: Answer) -> str | None:
-    """The same path where a redirect leads, unless that is the same host or this server."""
+    """Return the same path on the host of a redirect; `None` for the same host or this server."""
     if not 300 <= answer.status < 400:
         return None
     here, ours = urlsplit(uri), urlsplit(context.settings().base_url)
@@ -129,16 +129,18 @@ def _elsewhere(uri: str, answer: Answer) -> str | None:
 
 def _path_problem(name: str, uri: str, answer: Answer) -> Finding | None:
     if answer.status in _UNKNOWN_PATH:
-        seen = f"{uri}: the application does not know this path ({answer.status})"
-        return warning(name, seen, "compare it with the application's documentation")
+        message = f"{uri}: the application does not know this path ({answer.status})"
+        return warning(name, message, "compare it with the application's documentation")
     if answer.status in _PROXY_WAITS:
-        seen = f"{uri}: a proxy answers for the application ({answer.status})"
-        return warning(name, seen, "start the application, or check where its proxy looks for it")
+        message = f"{uri}: a proxy answers for the application ({answer.status})"
+        return warning(
+            name, message, "start the application, or check where its proxy looks for it"
+        )
     return None
 
 
 def backchannel_logout(client: Client) -> Findings:
-    """Whether the worker can reach the URL for logout tokens.
+    """Check that the worker can reach the URL for logout tokens.
 
     OPTIONS is a safe method (RFC 9110 §9.2.1). A POST, even without a token, might sign people out.
     """
@@ -150,9 +152,9 @@ def backchannel_logout(client: Client) -> Findings:
     waiting = outbox.logouts_waiting_for(client.client_id)
     queue = f"; {waiting} logout tokens are waiting" if waiting else ""
     if isinstance(answer, Trouble):
-        yield wrong(name, f"{uri}: {answer.seen}{queue}", answer.hint)
+        yield wrong(name, f"{uri}: {answer.message}{queue}", answer.hint)
         return
-    methods = {one.strip().upper() for one in answer.headers.get("allow", "POST").split(",")}
+    methods = {method.strip().upper() for method in answer.headers.get("allow", "POST").split(",")}
     if 300 <= answer.status < 400:
         hint = "register the address to which it redirects: logout tokens follow no redirect"
         yield wrong(name, f"{uri}: the application redirects", hint)
@@ -167,39 +169,41 @@ def backchannel_logout(client: Client) -> Findings:
 
 
 def keys(client: Client) -> Findings:
-    """Whether there are public keys for what the client signs, also at its URL."""
+    """Check that the client has public keys for what it signs, also at its URL."""
     name, url = "keys", client.client_metadata.get("jwks_uri")
     jwks = client.client_metadata.get("jwks")
     if jwks is None and url is None:
         return
     try:
-        found = key_sets.read(url) if url else client_jwt.usable_keys(jwks)
+        key_list = key_sets.read(url) if url else client_jwt.usable_keys(jwks)
     except KeySetUnavailable as error:
         hint = "the URL has to give a JWK set over https, at a public address, within 5 seconds"
         yield wrong(name, f"{url}: {error}", hint)
         return
-    usable = {alg for key in found for alg in key.algorithms}
-    missing = [(what, wanted) for what, wanted in _signs(client) if not wanted & usable]
-    for what, wanted in missing:
+    usable = {alg for key in key_list for alg in key.algorithms}
+    missing = [
+        (purpose, algorithms) for purpose, algorithms in _signs(client) if not algorithms & usable
+    ]
+    for purpose, algorithms in missing:
         hint = "the client needs a key for one of these algorithms"
-        yield wrong(name, f"no key is for {', '.join(sorted(wanted))}, to sign {what}", hint)
+        yield wrong(name, f"no key is for {', '.join(sorted(algorithms))}, to sign {purpose}", hint)
     if not missing:
         where = url or "registered"
-        yield ok(name, f"{where}: {len(found)} public keys, for {', '.join(sorted(usable))}")
+        yield ok(name, f"{where}: {len(key_list)} public keys, for {', '.join(sorted(usable))}")
 
 
 def _signs(client: Client) -> Iterable[tuple[str, set[str]]]:
-    """What it signs with its key, and the algorithms that are accepted."""
-    known = client_jwt.FAPI_ALGORITHMS if client.is_fapi2 else client_jwt.ALGORITHMS
+    """Yield what the client signs with its key, and the algorithms that are accepted."""
+    accepted = client_jwt.FAPI_ALGORITHMS if client.is_fapi2 else client_jwt.ALGORITHMS
     if client.token_endpoint_auth_method == PRIVATE_KEY_JWT:
         registered = client.token_endpoint_auth_signing_alg
-        yield "client assertions", {registered} if registered else set(known)
+        yield "client assertions", {registered} if registered else set(accepted)
     if alg := client.request_object_signing_alg:
         yield "requests", {alg}
 
 
 def sign_in(client: Client) -> Findings:
-    """As a browser, up to the redirect to the application, which is not followed."""
+    """Sign in as a browser, up to the redirect to the application, which is not followed."""
     yield from sign_in_steps.explained("sign-in", lambda: _sign_in(client))
     parts = {
         "client assertions": client.token_endpoint_auth_method == PRIVATE_KEY_JWT,
@@ -208,8 +212,8 @@ def sign_in(client: Client) -> Findings:
         "DPoP proofs": client.requires_dpop,
     }
     if untried := [name for name, is_needed in parts.items() if is_needed]:
-        seen = f"only the application has its key; not tried: {', '.join(untried)}. "
-        yield skipped("application", f"{seen}If it is refused, see: {COMMAND} explain")
+        message = f"only the application has its key; not tried: {', '.join(untried)}. "
+        yield skipped("application", f"{message}If it is refused, see: {COMMAND} explain")
 
 
 def _push(client: Client, parameters: Mapping[str, str]) -> str:
@@ -225,18 +229,12 @@ def _sign_in(client: Client) -> Findings:
     doctor = audit.operator(by="doctor")
     with temporary_user(doctor, groups=groups, has_second_factor=client.require_mfa) as person:
         browser = Browser(context.settings().base_url, callback)
-        request = Request.make(
-            browser.base_url,
-            client.client_id,
-            callback,
-            client.scope,
-            partial(_push, client) if must_push else None,
-        )
-        page = sign_in_steps.submit_password(
-            browser, sign_in_steps.authorize(browser, request), person
-        )
+        party = sign_in_steps.relying_party(browser, client.client_id, scope=client.scope)
+        push = partial(_push, client) if must_push else None
+        request, page = sign_in_steps.authorize(browser, party, push)
+        page = sign_in_steps.submit_password(browser, page, person)
         sign_in_steps.require_signed_in(page)
-        sign_in_steps.code_of(sign_in_steps.allow(browser, page), request)
+        sign_in_steps.code_of(sign_in_steps.allow(browser, page), party, request)
     member = f", made a member of {groups[0]}," if groups else ""
     yield ok(
         "sign-in",

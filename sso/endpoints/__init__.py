@@ -1,1 +1,1 @@
-"""HTTP: what parses a request, calls a service, and renders the answer. See `routes`."""
+"""HTTP: views parse a request, call a service, and render the response. See `routes`."""

@@ -1,7 +1,7 @@
 """The user's own pages: profile, sign-ins, applications, connected accounts, events, deletion.
 
-Before something ends, a page asks and says what will end; docs/explanation/revocation.md has the
-table.
+Before access ends, a page asks for confirmation and lists the effects; the table is in
+docs/explanation/revocation.md.
 """
 
 import json
@@ -32,7 +32,7 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import Api, AuditEvent, User
 from sso.ratelimit import device_cookie
-from sso.services import accounts, credentials, revocation, staff
+from sso.services import accounts, credentials, revocation, roles
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
 from sso.store import apis, clients, factors, grants, sessions, users
@@ -55,7 +55,7 @@ _SESSIONS_DONE = {
 
 @login_required
 def account() -> Response:
-    """The user's sessions and applications; a POST ends some, or changes name or password."""
+    """Show the user's sessions and applications; a POST ends them, or changes the profile."""
     current, password_form, name_form = page.signed_in(), ChangePasswordForm(), ChangeNameForm()
     if request.method == "POST":
         done = _act(AccountForm(), password_form, name_form, current)
@@ -64,7 +64,7 @@ def account() -> Response:
         if done:
             response = page.done("pages.account", done=done)
             if done == "language":
-                cookies.choose_language(response, None)  # what was chosen before the sign-in
+                cookies.choose_language(response, None)  # forget the choice from before the sign-in
             return response
     browser_session.touch(current)
     response = _page(current, password_form, name_form)
@@ -104,14 +104,14 @@ def _page(
         has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
-        may_administer=staff.role_of(user.groups) is not None,
-        # A form that failed is sent to the same URL.
+        may_administer=roles.role_of(user.groups) is not None,
+        # A POST that fails renders this page at the same URL.
         done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )
 
 
 def _identities(user: User) -> list[str] | None:
-    """The names of the providers that sign the user in; `None` without any to choose from."""
+    """Return the names of the providers that sign the user in; `None` if none is configured."""
     if not (providers := {provider.id: provider.name for provider in context.upstreams()}):
         return None
     return [
@@ -142,7 +142,7 @@ def _act(
     name_form: ChangeNameForm,
     current: CurrentSession,
 ) -> Response | str | None:
-    """Do what a button asks for. Gives what was done, by its key in `_SESSIONS_DONE`."""
+    """Carry out the action of a button; return its key in `_SESSIONS_DONE`."""
     user_id = current.user.id
     match form.action.data:
         case "end_session":
@@ -155,7 +155,7 @@ def _act(
             return "sessions"
         case "end_all_sessions":
             revocation.sessions_of_user(user_id, "ended_by_user", but=current.session.id)
-            # Unless `sign_out` forgets this browser: strangers may be guessing.
+            # `sign_out` may forget it again. A known browser is not blocked by strangers' guesses.
             device_cookie.remember(current.user)
             browser_session.sign_out("ended_by_user")
             db.session.commit()
@@ -202,7 +202,7 @@ def _change_password(current: CurrentSession, form: ChangePasswordForm) -> Respo
     fresh = passwords.hash_password(new, str(user.id))
     if policy.lock(current) is None or policy.lacks_second_factor(current):
         db.session.rollback()
-        return "ended"  # the way leads to the sign-in page, or back to this one
+        return "ended"  # the redirect leads to the sign-in page, or back to this one
     credentials.change_password(audit.USER, user, fresh, keep=current.session.id)
     device_cookie.remember(user)
     browser_session.renew(current)
@@ -220,7 +220,7 @@ def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
 
 
 def _choose_language(current: CurrentSession, tag: str) -> str:
-    # All claims are one value, of which an operator may be changing another part.
+    # All claims are one value, and an operator may be changing another one.
     if users.lock(current.user.id) is None:
         db.session.rollback()
         return "ended"
@@ -229,7 +229,7 @@ def _choose_language(current: CurrentSession, tag: str) -> str:
 
 
 def delete_account() -> Response:
-    """Says what ends, asks for the password and the second factor, and deletes the account."""
+    """Ask for the password and the second factor, and delete the account."""
     if context.settings().account_deletion != "on":
         abort(404)
     current = browser_session.current_session()
@@ -255,15 +255,15 @@ def delete_account() -> Response:
 
 
 def _must_confirm(current: CurrentSession) -> bool:
-    """Whether the password, if there is one, would not be enough."""
+    """Return whether the user must step up or sign in again first."""
     if policy.lacks_second_factor(current):
         return True
     return current.user.password_hash is None and not policy.is_fresh(current)
 
 
 def _administers(current: CurrentSession) -> bool:
-    """Administrators do not remove themselves: the last one would be gone."""
-    return staff.role_of(current.user.groups) == staff.ADMIN
+    """Return whether the user is an administrator, who cannot delete their own account."""
+    return roles.role_of(current.user.groups) == roles.ADMIN
 
 
 def _is_barred(current: CurrentSession) -> bool:
@@ -293,7 +293,7 @@ def _delete(current: CurrentSession) -> Response:
 
 
 _EVENTS_SHOWN = 50
-# What concerns a person, in words; the rest of the trail is for operators.
+# Descriptions of the events that users see; all others are for operators.
 WORDS: Mapping[Event, str] = {
     **{
         event: NAMES[event]
@@ -344,7 +344,7 @@ WORDS: Mapping[Event, str] = {
 
 @login_required
 def activity() -> Response:
-    """The user's recent security events."""
+    """Show the user's recent security events."""
     current = page.signed_in()
     browser_session.touch(current)
     newest = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_EVENTS_SHOWN)
@@ -356,7 +356,7 @@ def activity() -> Response:
 
 
 def _details(event: AuditEvent, names: dict[str, str]) -> list[str]:
-    """The application, and where it came from, as far as that is known."""
+    """Return the application, browser and IP address of an event, as far as they are known."""
     by_operator = "operator" in json.loads(event.fields)
     parts = [
         names.get(event.client_id or ""),
@@ -372,7 +372,7 @@ _ACCOUNT, _FACTORS = "pages.account", "pages.factors"
 
 @dataclass(frozen=True)
 class Question:
-    """`endpoint`: of the page that the button posts to, with `action` and one more field."""
+    """A question before an action. `endpoint`: the page to which the button posts `action`."""
 
     endpoint: str
     title: str
@@ -383,7 +383,7 @@ class Question:
 
 @login_required
 def confirm() -> Response:
-    """Asks before sessions, an application's access or a second factor end, and says what ends."""
+    """Ask before sessions, access or a second factor end, and list the effects."""
     current, action = page.signed_in(), request.args.get("action", "")
     question = _of_account(action, current) or _of_factors(action, current)
     if question is None:  # it has ended meanwhile
@@ -465,7 +465,12 @@ def _of_factors(action: str, current: CurrentSession) -> Question | None:
         case "remove_passkey":
             passkey_id = request.args.get("passkey")
             passkey = next(
-                (each for each in own_factors.passkeys if str(each.id) == passkey_id), None
+                (
+                    candidate
+                    for candidate in own_factors.passkeys
+                    if str(candidate.id) == passkey_id
+                ),
+                None,
             )
             return None if passkey is None else Question(
                 _FACTORS,
@@ -508,7 +513,7 @@ class IdentitiesForm(PageForm):
 
 @login_required
 def identities() -> Response:
-    """Connected accounts; a POST adds or removes one, after a recent sign-in."""
+    """Show connected accounts; a POST adds or removes one, after a recent sign-in."""
     current, form, error = page.signed_in(), IdentitiesForm(), None
     if form.validate_on_submit():
         if not may_link(current):

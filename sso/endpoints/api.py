@@ -29,8 +29,8 @@ _CHALLENGE = 'Bearer realm="sso"'
 def authenticate(scope: str) -> ApiToken:
     """Return the request's token, if it has this scope, and record its use; does not commit.
 
-    Any other request is aborted with an error. Failures have their own limit, apart from the
-    requests of valid tokens: tokens cannot be guessed, and failures of others block no program.
+    All other requests are aborted with an error. Failures have a limit of their own: tokens cannot
+    be guessed, and failures of others block no program.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
         _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
@@ -68,9 +68,9 @@ def _refuse(
     token: ApiToken | None = None,
     more: str = "",
 ) -> NoReturn:
-    """Answer as §3 says."""
+    """Abort with an error response (RFC 6750 §3), and record the refusal."""
     event = Event.API_TOKEN_REFUSED
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         error=error,
@@ -88,7 +88,7 @@ _LONGEST_KEEP = 24 * 365  # hours
 
 
 def registrations() -> Response:
-    """Lists registrations, and registers a client (RFC 7591)."""
+    """List registrations, or register a client (RFC 7591)."""
     actor = _actor()
     if request.method in ("GET", "HEAD"):
         return _answer({"clients": [_document(client) for client in stored.every()]})
@@ -98,12 +98,12 @@ def registrations() -> Response:
     except Invalid as error:
         return _refused(error)
     db.session.commit()
-    made = _document(client, secret)
-    return _answer(made, client, 201, {"Location": made["registration_client_uri"]})
+    document = _document(client, secret)
+    return _answer(document, client, 201, {"Location": document["registration_client_uri"]})
 
 
 def registered_client(client_id: str) -> Response:
-    """Reads, replaces and deletes a registration (RFC 7592)."""
+    """Read, replace or delete a registration (RFC 7592)."""
     actor = _actor()
     if request.method in ("GET", "HEAD"):
         client = (client_id.isprintable() and stored.find(client_id)) or _unknown()
@@ -123,7 +123,7 @@ def registered_client(client_id: str) -> Response:
 
 
 def client_secret(client_id: str) -> Response:
-    """Gives a client a new secret; `keep_old` has the hours for which the old one stays valid."""
+    """Give a client a new secret. `keep_old`: hours for which the old one stays valid."""
     actor = _actor()
     _locked(client_id)
     hours = (_body() if request.get_data() else {}).get("keep_old", 0)
@@ -138,7 +138,7 @@ def client_secret(client_id: str) -> Response:
 
 
 def _actor() -> Actor:
-    """Return the token with the scope that the method needs, as the actor. Commits."""
+    """Authenticate with the scope for the method; return the token as the actor. Commits."""
     is_reading = request.method in ("GET", "HEAD")
     token = authenticate(api_tokens.CLIENTS_READ if is_reading else api_tokens.CLIENTS_WRITE)
     db.session.commit()
@@ -146,7 +146,7 @@ def _actor() -> Actor:
 
 
 def _locked(client_id: str) -> Client:
-    """Lock the client; abort with 412 if it is not as the caller has read it (If-Match)."""
+    """Lock the client; abort with 412 if it has changed since it was read (If-Match)."""
     # PostgreSQL takes no NUL in a text.
     client = (client_id.isprintable() and stored.lock(client_id)) or _unknown()
     expected = request.headers.get("If-Match", "*").strip()
@@ -205,7 +205,7 @@ def _answer(
 
 
 def _refused(error: Invalid) -> Response:
-    """RFC 7591 §3.2.2."""
+    """Return the error response of a registration (RFC 7591 §3.2.2)."""
     db.session.rollback()
     rule = Rule.INVALID_REDIRECT_URI
     code = rule.value if error.rules == {rule} else "invalid_client_metadata"

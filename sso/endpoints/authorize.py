@@ -1,6 +1,7 @@
-"""The authorization endpoint (RFC 6749 §3.1, OIDC Core §3.1.2): the one dispatcher.
+"""The authorization endpoint (RFC 6749 §3.1, OIDC Core §3.1.2): the dispatcher of all steps.
 
-Parse, validate, decide; sign-in and consent are steps that come back here with the sealed request.
+It parses, validates and decides. Sign-in and consent are steps that return here with the signed
+request.
 """
 
 from dataclasses import replace
@@ -37,7 +38,7 @@ from sso.web.pending_request import PendingRequest
 
 
 class Validated(NamedTuple):
-    """A request that a step of ours may wait for; `owner` is signed in on its browser."""
+    """A valid authorization request; `owner` is signed in in its browser."""
 
     grant: AuthorizationCodeGrant
     client: RegisteredClient
@@ -47,7 +48,7 @@ class Validated(NamedTuple):
 
 
 def authorize() -> Response:
-    """Authorization endpoint: answers the request, or sends the browser to the next page."""
+    """Authorization endpoint: answer the request, or redirect the browser to the next step."""
     if request.method == "POST":
         return oauth_response.as_get("pages.authorize")
     try:
@@ -76,8 +77,8 @@ def authorize() -> Response:
         if not isinstance(step, decision.Answer | decision.Refuse):
             authorization_request.keep_for_user(validated.grant.request, brought)
         elif not authorization_request.use_pushed(changes.connection, brought, uri):
-            used = authorization_request.InvalidRequestUri(Reason.USED_BEFORE)
-            return stale(waiting, changes.connection, used)
+            used_before = authorization_request.InvalidRequestUri(Reason.USED_BEFORE)
+            return stale(waiting, changes.connection, used_before)
         changes.commit()
     if owner and isinstance(step, decision.Answer):
         audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
@@ -87,11 +88,13 @@ def authorize() -> Response:
 def validate(
     waiting: PendingRequest, connection: Connection, signed: SignedRequest | None = None
 ) -> Validated | Response:
-    """Check the request as if it came in now; a fault is answered by page or redirect."""
+    """Validate a request as if it arrived now; return an error page or redirect on a fault."""
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     protocol_request.connection = connection
-    client_id = protocol_request.payload.client_id or ""  # first: a fault, too, has a language
+    client_id = (
+        protocol_request.payload.client_id or ""
+    )  # first: the language of errors depends on it
     protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     try:
         authorization_request.resolve_pushed(
@@ -122,24 +125,27 @@ def validate(
             turned_away=waiting.turned_away,
         )
     else:
-        sent = protocol_request.payload.data
-        kept = sent if signed else waiting.parameters  # what is within an object, but no object
-        waiting = PendingRequest(kept, protocol_request.asked.asked_at)
-        _note_dropped(sent.get("scope"), protocol_request.asked)
+        sent_parameters = protocol_request.payload.data
+        kept_parameters = (
+            sent_parameters if signed else waiting.parameters
+        )  # parameters within a signed request replace it
+        waiting = PendingRequest(kept_parameters, protocol_request.asked.asked_at)
+        _record_dropped(sent_parameters.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
 
 
 def decide(validated: Validated) -> decision.Decision:
-    """Ask `flow.decision`, in its own words."""
+    """Return the decision of `flow.decision` about a request."""
     session = None
-    asked, client, owner = validated.grant.request.asked, validated.client, validated.owner
-    policy = client.policy_at(asked.redirect_uri)
-    if asked.resources:
+    parameters, client, owner = validated.grant.request.asked, validated.client, validated.owner
+    policy = client.policy_at(parameters.redirect_uri)
+    if parameters.resources:
         apis = validated.grant.request.apis
-        policy = replace(policy, api_groups={name: apis[name].groups for name in asked.resources})
+        groups = {name: apis[name].groups for name in parameters.resources}
+        policy = replace(policy, api_groups=groups)
     if owner:
-        # Only where it matters: most requests are spared the statement.
-        matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
+        # Queried only if it matters: most requests need no statement.
+        matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(parameters, policy)
         session = decision.Session(
             user_id=str(owner.user_id),
             auth_time=owner.auth_time,
@@ -149,22 +155,22 @@ def decide(validated: Validated) -> decision.Decision:
             decisions_used_until=owner.decisions_used_until,
         )
     consent = decision.Consent.of(owner.consent if owner else None)
-    return decision.decide(asked, session, consent, policy, clock.now())
+    return decision.decide(parameters, session, consent, policy, clock.now())
 
 
 def read_waiting() -> PendingRequest | None:
-    """The sealed request in the address of a step, or `None`."""
+    """Return the signed request in the URL of a step, or `None`."""
     signed = request.args.get("resume", "")
     return pending_request.verify(signed) if signed else None
 
 
 def resume(waiting: PendingRequest) -> Response:
-    """Send the browser back to the dispatcher."""
+    """Redirect the browser back to the dispatcher."""
     return to_step("pages.authorize", waiting)
 
 
 def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
-    """Send the browser to a step, or back, with the sealed request."""
+    """Redirect the browser to a step, or back, with the signed request."""
     return redirect(url_for(endpoint, resume=pending_request.sign(waiting), **more), 303)
 
 
@@ -173,9 +179,9 @@ def stale(
     on: Connection | None = None,
     error: OAuth2Error | None = None,
 ) -> Response:
-    """Answer a step whose request is unreadable, too old or finished; link to its client.
+    """Return an error page for a step without a valid request, with a link to its client.
 
-    `error`: the fault in its request URI, for the application's developers.
+    `error`: the fault of its request URI, for the developers of the application.
     """
     old = old or pending_request.expired(request.args.get("resume", ""))
     return errors.page(
@@ -206,23 +212,23 @@ def _read() -> PendingRequest | None:
     if any(name == "resume" for name, _ in pairs):
         return read_waiting()
     values = parameters.single(pairs, PARAMETERS, REPEATABLE)
-    # These two are looked up before the others are judged; a database takes no NUL.
+    # These two are looked up before the others are validated; PostgreSQL refuses NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
-    if authorization_request.is_pushed(values):  # what else was sent does not count
+    if authorization_request.is_pushed(values):  # other parameters are ignored
         return PendingRequest({name: values.get(name, "") for name in ("client_id", "request_uri")})
     return PendingRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
-def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
-    """Once for each request, when it comes in."""
-    granted = " ".join(map(resources.scope_of, scopes.split(asked.scope)))
+def _record_dropped(requested: str | None, parameters: AuthorizationRequest) -> None:
+    """Record the scopes that are dropped, once for each request, when it arrives."""
+    granted = " ".join(map(resources.scope_of, scopes.split(parameters.scope)))
     if dropped := scopes.dropped(requested, granted):
         event = Event.SCOPE_DROPPED
-        refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
+        refusals.record(event, budget=event, client=parameters.client_id, dropped=dropped)
 
 
 def _use(validated: Validated, moment: datetime) -> bool:
-    """Whether what happened up to this moment was unused. From now on it satisfies no request."""
+    """Use up the user's decisions until a moment; return False if another request has."""
     owner = validated.owner
     return owner is not None and sessions.use_decisions(
         validated.connection, owner.session_id, owner.decisions_used_until, moment
@@ -231,12 +237,12 @@ def _use(validated: Validated, moment: datetime) -> bool:
 
 def _answer(validated: Validated, decided: decision.Decision) -> Response:
     server, grant = authorization_server(), validated.grant
-    # A step leads on; whom it turns away again sees the page again.
+    # If the next step turns the user away again, they see that page again.
     waiting = replace(validated.waiting, turned_away=False)
     if isinstance(decided, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(decided.withheld)
         grant.request.writes_code_alone = not (decided.uses or grant.request.is_pushed)
-        # Not by Authlib's method of the server, which would validate all once more.
+        # Authlib's method of the server would validate the request again.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.owner)
         if decided.uses and not _use(validated, decided.uses):
             raise Overtaken
@@ -255,7 +261,7 @@ def _answer(validated: Validated, decided: decision.Decision) -> Response:
 
 
 def _on(validated: Validated, endpoint: str, waiting: PendingRequest) -> Response:
-    """To a step, or back to the dispatcher; the request may be sealed here for the first time."""
+    """Redirect to a step or to the dispatcher; refuse a request that is too long to sign."""
     try:
         return to_step(endpoint, waiting)
     except pending_request.TooLong:

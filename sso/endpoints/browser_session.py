@@ -1,8 +1,7 @@
 """The session of a browser: Flask-Login on server-side sessions.
 
 The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim. An
-identity that is to be linked waits in the browser's own signed cookie until its person has signed
-in here.
+identity to be linked waits in the browser's signed cookie until the user has signed in here.
 """
 
 from dataclasses import asdict
@@ -32,19 +31,19 @@ from sso.web.cookies import PageSessions
 from sso.web.routing import login_manager
 
 _KEY = "identity"
-_LIFETIME = 1800  # seconds, to look for a password or a mail
+_LIFETIME = 1800  # seconds, to find a password or a mail
 _KEPT = ("issuer", "subject", "email", "email_verified", "name")
 
 
 def keep_pending_identity(provider: Provider, identity: UpstreamIdentity) -> None:
-    """Let it wait; an earlier one is forgotten. Groups and tokens come with the next sign-in."""
+    """Store an identity to be linked, without groups and tokens; it replaces an earlier one."""
     values = {name: value for name, value in asdict(identity).items() if name in _KEPT}
     values["email"], values["name"] = (identity.email or "")[:320], identity.name[:200]
     flask.session[_KEY] = [clock.timestamp(clock.now()), provider.id, values]
 
 
 def pending_identity() -> tuple[Provider, UpstreamIdentity] | None:
-    """What waits in this browser."""
+    """Return the identity that waits in this browser, with its provider."""
     if _KEY not in flask.session:
         return None
     at, provider_id, values = flask.session[_KEY]
@@ -59,7 +58,7 @@ def forget_pending_identity() -> None:
 
 
 def clear_all_but_pending_identity() -> None:
-    """Clear the cookie for another session of the browser, but for what waits."""
+    """Clear the cookie for another session, except for the pending identity."""
     pending = flask.session.get(_KEY)
     flask.session.clear()
     if pending:
@@ -70,7 +69,7 @@ _LINK_USED = "link_used"  # in the cookie, until the next sign-in
 
 
 class SessionUser(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
-    """Flask-Login's user, identified by the secret of a session. Looked up when it is asked for."""
+    """Flask-Login's user, identified by the secret of a session, which is looked up lazily."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
@@ -88,7 +87,7 @@ class SessionUser(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
 
 
 def init_app(app: Flask) -> None:
-    """Flask-Login on sessions of our own."""
+    """Set up Flask-Login and the session cookie."""
     app.session_interface = PageSessions()
     login_manager.session_protection = None  # an IP address may change; the secret may not
     login_manager.init_app(app)
@@ -100,14 +99,14 @@ def _load(secret: str) -> SessionUser:
 
 
 def current_session() -> CurrentSession | None:
-    """Who is signed in on this browser, or `None`."""
+    """Return the session that is signed in in this browser, or `None`."""
     return current_user.current_session if current_user.is_authenticated else None
 
 
 def find_with_client(
     connection: Connection, client_id: str
 ) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
-    """The client that asks, and in the same statement who is signed in on this browser."""
+    """Return the client and the signed-in user of this browser, by one statement."""
     secret = current_user.get_id() or ""
     client, owner = sessions.find_with_client(connection, client_id, secrets.digest(secret))
     g.sso_locale = owner.locale if owner else None
@@ -115,7 +114,7 @@ def find_with_client(
 
 
 def locale() -> str | None:
-    """The language chosen in the account that is signed in on this browser."""
+    """Return the language of the account that is signed in in this browser."""
     if "sso_locale" not in g:
         current = None if routing.is_protocol() else current_session()
         g.sso_locale = current.user.claims.get("locale") if current else None
@@ -124,13 +123,13 @@ def locale() -> str | None:
 
 
 def zoneinfo() -> object:
-    """The time zone of the account that is signed in on this browser, as it was typed."""
+    """Return the time zone of the account that is signed in in this browser, unchecked."""
     current = current_session()
     return current.user.claims.get("zoneinfo") if current else None
 
 
 def browser(user: User) -> authentication.Browser:
-    """The browser that this request of a user comes from."""
+    """Return the browser of this request by a user."""
     return authentication.Browser(
         request.remote_addr or "", request.user_agent.string, device_cookie.knows(user)
     )
@@ -138,21 +137,21 @@ def browser(user: User) -> authentication.Browser:
 
 def begin(
     user: User,
-    shown: Proof = PASSWORD,
+    proof: Proof = PASSWORD,
     remember: bool = False,
     upstream: UpstreamSession | None = None,
 ) -> BrowserSession:
     """Begin a session with `authentication.begin`, and remember the browser. Does not commit.
 
-    If a mailed link has just set the password in this browser, the user also has the mailbox.
+    If a mailed link was just used in this browser, the session may add the first factor.
     """
     secret = flask.session.get(_LINK_USED)
     new = authentication.begin(
-        audit.USER, user, browser(user), shown, remember, current_session(), upstream
+        audit.USER, user, browser(user), proof, remember, current_session(), upstream
     )
     _put_into_cookie(new)  # clears its previous content
     device_cookie.remember(user)
-    if secret and shown == PASSWORD:
+    if secret and proof == PASSWORD:
         second_factors.allow_by_link(audit.USER, user, new.current.session, secret)
     return new.current.session
 
@@ -165,24 +164,24 @@ def remember_link(user: User) -> None:
 
 
 def step_up(current: CurrentSession, second: str) -> None:
-    """See `authentication.step_up`. Does not commit."""
+    """Step the session up (`authentication.step_up`). Does not commit."""
     _put_into_cookie(authentication.step_up(audit.USER, current, second))
 
 
 def end_others(current: CurrentSession, reason: str, grants: bool = False) -> None:
-    """See `authentication.end_others`; this browser alone stays known. Does not commit."""
+    """End the user's other sessions; only this browser stays known. Does not commit."""
     _put_into_cookie(authentication.end_others(current, reason, grants))
     device_cookie.remember(current.user)
 
 
 def renew(current: CurrentSession) -> None:
-    """See `authentication.renew`. Does not commit."""
+    """Give the session a new secret (`authentication.renew`). Does not commit."""
     _put_into_cookie(authentication.renew(current))
 
 
 def _put_into_cookie(new: authentication.NewSecret) -> None:
     clear_all_but_pending_identity()
-    g.pop("csrf_token", None)  # a page of this answer needs one of the new cookie
+    g.pop("csrf_token", None)  # a form of this response needs a token of the new cookie
     flask.session.permanent = new.current.session.remembered
     user = SessionUser(new.secret)
     user.current_session = new.current
@@ -191,9 +190,9 @@ def _put_into_cookie(new: authentication.NewSecret) -> None:
 
 
 def sign_out(reason: str = "sign_out") -> None:
-    """End the session of this browser, and forget its cookie. Does not commit.
+    """End the session of this browser, and clear its cookie. Does not commit.
 
-    Without a session nothing changes: a link of another site may have led here.
+    Without a session nothing changes: another site may have linked here.
     """
     current = current_session()
     if current is None:
@@ -206,7 +205,7 @@ def sign_out(reason: str = "sign_out") -> None:
 
 
 def forget(user: User) -> None:
-    """Sign out a user who is gone; this browser no longer knows them."""
+    """Sign out a user who was deleted, and forget this browser."""
     device_cookie.forget(user)
     logout_user()
     flask.session.clear()
@@ -216,13 +215,13 @@ def touch(current: CurrentSession) -> None:
     """Prolong a session in use. Does not commit."""
     session = current.session
     if prolong(database.session_connection(), session.id, session.last_seen_at, session.ends_at):
-        db.session.refresh(session)  # the statement went past the ORM; a page may show it
+        db.session.refresh(session)  # the statement bypassed the ORM; a page may show the session
 
 
 def prolong(
     connection: Connection, session_id: UUID, last_seen_at: datetime, ends_at: datetime | None
 ) -> bool:
-    """As `touch`, for a caller that knows no more of the session; see `authentication.prolong`."""
+    """Prolong a session and its cookie (`authentication.prolong`); return whether it was due."""
     is_prolonged = authentication.prolong(connection, session_id, last_seen_at, ends_at)
     if is_prolonged:
         flask.session.modified = True  # the cookie is prolonged as well

@@ -1,4 +1,4 @@
-"""The consent page, a step of the dispatcher: what the client asks for, in plain words."""
+"""The consent page, a step of the dispatcher: the requested scopes in plain words."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -24,9 +24,9 @@ from sso.web.pending_request import PendingRequest, sign
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the page: what is asked for, what would be sent, and its tick box.
+    """A line of the page: the scope, the values that would be sent, and a checkbox.
 
-    `field` and `value` are those of the box.
+    `field` and `value` are those of the checkbox.
     """
 
     title: str
@@ -47,7 +47,7 @@ class ApiItems:
 
 
 def consent() -> Response:
-    """Asks the user which scopes the application gets."""
+    """Ask the user which scopes the application gets."""
     pending = page.pending_request()
     if pending is None:
         return authorize.stale()
@@ -58,7 +58,8 @@ def consent() -> Response:
     if isinstance(step, decision.Forbid):
         return _forbidden(validated, current, pending, step.api)
     if not isinstance(step, decision.AskConsent):
-        return authorize.resume(pending)  # answered already, in another tab or before the back key
+        # Already answered, in another tab or before using the back button.
+        return authorize.resume(pending)
     form, apis = ConsentForm(), validated.grant.request.apis
     if form.validate_on_submit():
         return _decided(form, validated, current, step, pending)
@@ -84,7 +85,7 @@ def consent() -> Response:
 def items(
     user: User, requested: frozenset[str], declined: frozenset[str] = frozenset()
 ) -> list[Item]:
-    """The scopes in the registry's order, with the values that would be sent."""
+    """Return the scopes in the registry's order, with the values that would be sent."""
     listed = []
     for scope in scopes.SCOPES.values():
         if scope.name in requested and not (scope.name == "openid" and len(requested) > 1):
@@ -145,7 +146,7 @@ def _decided(
     if form.decision.data != "allow":
         revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
-    # What came to be asked for while the page was open is asked about on the next one.
+    # Scopes that were added while the page was open are asked about on the next one.
     submitted = form.offered.data
     offered = step.scopes if submitted is None else step.scopes & frozenset(submitted.split())
     declined = form.unticked(offered) - scopes.NEEDED
@@ -177,7 +178,7 @@ def _forbidden(
     fault = (
         describe(Cause.NOT_A_MEMBER_OF_API, resource=api) if api else describe(Cause.NOT_A_MEMBER)
     )
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         facts={"user": current.user.id, **({"resource": api} if api else {})},

@@ -1,8 +1,8 @@
-"""The user's own pages of second factors: passkeys, authenticator app, recovery codes.
+"""The user's pages of second factors: passkeys, authenticator app, recovery codes.
 
-Before the first second factor, the password alone proves too little: a code by email or an
-operator's link is asked for. Recovery codes are stored as digests. So the page that shows them
-carries them for its download, signed for the session in which they were created.
+Before the first second factor is added, a code by email or an operator's link is required. Recovery
+codes are stored as digests. So the page that shows them carries them for the download, signed for
+the session in which they were created.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ TOO_MANY = N_("You have requested many codes recently. Please wait an hour, then
 
 @login_required
 def factor_code() -> Response:
-    """Mails a code, and checks it; then the first second factor can be added in this session."""
+    """Mail a code and check it, to allow this session to add the first second factor."""
     current, form = page.signed_in(), EmailedCodeForm()
     page.pending_request()
     if not policy.asks_for_code(current, store.of_user(current.user.id)):
@@ -91,7 +91,7 @@ def _enrolment_page(
 
 
 def factor_link() -> Response:
-    """Page of an operator's link: allows the first second factor, after a recent sign-in."""
+    """Accept an operator's link, which allows the first second factor, after a recent sign-in."""
     current = browser_session.current_session()
     link = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
     if link is None:
@@ -142,7 +142,7 @@ _FILE_NAME = "recovery-codes.txt"
 
 
 def show_codes(current: CurrentSession, codes: list[str]) -> Response:
-    """The page with the codes, this once."""
+    """Render the page that shows new recovery codes once."""
     next_url = page.admin_page() or url_for("pages.factors")
     if request.args.get("resume"):
         next_url = page.step("pages.authorize")
@@ -157,7 +157,7 @@ def show_codes(current: CurrentSession, codes: list[str]) -> Response:
 
 @login_required
 def download_codes() -> Response:
-    """The codes of the page that shows them, as a text file."""
+    """Return the codes of the page as a text file."""
     current = page.signed_in()
     signed = policy.verify_value(FactorsForm().sheet.data, _sheet_purpose(current), _LIFETIME)
     if signed is None:
@@ -194,52 +194,52 @@ _DONE = {
 
 @login_required
 def factors() -> Response:
-    """The user's second factors; a POST adds or removes one, after a recent sign-in."""
+    """Show the user's second factors; a POST adds or removes one, after a recent sign-in."""
     current, pending = page.signed_in(), page.pending_request()
-    known, form, error = store.of_user(current.user.id), FactorsForm(), None
+    existing, form, error = store.of_user(current.user.id), FactorsForm(), None
     if form.validate_on_submit():
         if form.action.data == "cancel" and pending:
             return authorize.resume(replace(pending, denied=True))
         locked = policy.lock(current)
         if locked is None:
             return page.confirm_first()
-        current, known = locked, store.of_user(locked.user.id)
-        if policy.asks_for_code(current, known):
+        current, existing = locked, store.of_user(locked.user.id)
+        if policy.asks_for_code(current, existing):
             return page.to_step("pages.factor_code")
-        if not policy.may_change(current, known):
+        if not policy.may_change(current, existing):
             return page.confirm_first()
         try:
-            if answer := _act(form, current, known):
+            if answer := _act(form, current, existing):
                 return answer
         except FactorRefused as refused:
             error = str(refused)
         db.session.rollback()
-        known = store.of_user(current.user.id)
-    return _page(form, current, known, error, pending)
+        existing = store.of_user(current.user.id)
+    return _page(form, current, existing, error, pending)
 
 
-def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response | None:
+def _act(form: FactorsForm, current: CurrentSession, existing: Factors) -> Response | None:
     user = current.user
     match form.action.data:
         case "add_passkey":
             browser = languages.browser_name(request.user_agent.string, gettext("Passkey"))
             credential, challenge = form.credential.data, form.challenge.data
             added = second_factors.add_passkey(
-                audit.USER, current, known, browser, credential, challenge
+                audit.USER, current, existing, browser, credential, challenge
             )
             return _added(current, added, "passkey")
         case "rename_passkey":
             second_factors.rename_passkey(
-                audit.USER, user, known, form.passkey.data, form.name.data
+                audit.USER, user, existing, form.passkey.data, form.name.data
             )
             db.session.commit()
             return _done("renamed")
         case "remove_passkey":
-            second_factors.remove_passkey(audit.USER, user, known, form.passkey.data)
+            second_factors.remove_passkey(audit.USER, user, existing, form.passkey.data)
         case "remove_totp":
-            second_factors.remove_totp(audit.USER, user, known)
+            second_factors.remove_totp(audit.USER, user, existing)
         case "new_codes":
-            codes = second_factors.renew_recovery_codes(audit.USER, user, known)
+            codes = second_factors.renew_recovery_codes(audit.USER, user, existing)
             db.session.commit()
             return show_codes(current, codes)
         case _:
@@ -249,7 +249,7 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
 
 
 def _added(current: CurrentSession, added: Added, kind: str) -> Response:
-    """A factor was set up, and so shown. The first one brings recovery codes. Commits."""
+    """Step the session up after adding a factor; show the codes of the first one. Commits."""
     if added.codes:
         device_cookie.remember(current.user)  # all browsers were forgotten
     browser_session.step_up(current, added.methods)
@@ -257,16 +257,16 @@ def _added(current: CurrentSession, added: Added, kind: str) -> Response:
     return show_codes(current, added.codes) if added.codes else _done(kind)
 
 
-def _done(what: str) -> Response:
+def _done(result: str) -> Response:
     if request.args.get("resume"):
         return page.to_step("pages.authorize")
-    return redirect(page.admin_page() or url_for("pages.factors", done=what), 303)
+    return redirect(page.admin_page() or url_for("pages.factors", done=result), 303)
 
 
 def _page(
     form: FactorsForm,
     current: CurrentSession,
-    known: Factors,
+    existing: Factors,
     error: str | None,
     pending: PendingRequest | None,
 ) -> Response:
@@ -276,16 +276,16 @@ def _page(
         if step != decision.SecondFactor(enrol=True):
             return authorize.resume(pending)
         client_name = validated.client.name
-    fresh = policy.may_change(current, known)
-    by_passkey = fresh and passkeys.available() and len(known.passkeys) < passkeys.MOST
-    passkey = passkeys.ask_to_enrol(current.user, list(known.passkeys)) if by_passkey else None
+    fresh = policy.may_change(current, existing)
+    by_passkey = fresh and passkeys.available() and len(existing.passkeys) < passkeys.MOST
+    passkey = passkeys.ask_to_enrol(current.user, list(existing.passkeys)) if by_passkey else None
     return page.render(
         "factors.html",
         form=form,
         user=current.user,
-        known=known,
+        known=existing,
         fresh=fresh,
-        asks_for_code=policy.asks_for_code(current, known),
+        asks_for_code=policy.asks_for_code(current, existing),
         passkey=passkey,
         passkeys_work_here=passkeys.available(),
         name_length=passkey_names.LONGEST,
@@ -298,37 +298,37 @@ def _page(
 
 @login_required
 def totp_setup() -> Response:
-    """Sets up an authenticator app; nothing is stored until it has given a correct code."""
+    """Set up an authenticator app, which is stored after its first correct code."""
     current, form = page.signed_in(), TotpForm()
     page.pending_request()
-    known = store.of_user(current.user.id)
-    if known.totp is not None:
+    existing = store.of_user(current.user.id)
+    if existing.totp is not None:
         return page.to_step("pages.factors")
     if form.validate_on_submit():
         return _set_up(form, current)
-    if policy.asks_for_code(current, known):
+    if policy.asks_for_code(current, existing):
         return page.to_step("pages.factor_code")
-    if not policy.may_change(current, known):
+    if not policy.may_change(current, existing):
         return page.confirm_first()
     return _totp_page(form, current, totp.new_secret(), None)
 
 
 def _set_up(form: TotpForm, current: CurrentSession) -> Response:
-    # The page was handed out to a fresh sign-in of this very session.
+    # The setup page was shown after a fresh sign-in of the same session.
     signed = policy.verify_value(form.setup.data, _purpose(current), _SETUP_LIFETIME)
     if signed is None:
         return page.to_step("pages.totp_setup")
     locked = policy.lock(current)
     if locked is None:
         return page.confirm_first()
-    known = store.of_user(locked.user.id)
-    if known.totp is not None:  # from another tab at the same instant
+    existing = store.of_user(locked.user.id)
+    if existing.totp is not None:  # from another tab at the same instant
         return page.to_step("pages.factors")
-    if not policy.may_finish(locked, known):
+    if not policy.may_finish(locked, existing):
         return page.confirm_first()
     try:
-        added = second_factors.add_totp(audit.USER, locked, known, signed[0], form.code.data)
-    except IntegrityError:  # by a version that takes no lock
+        added = second_factors.add_totp(audit.USER, locked, existing, signed[0], form.code.data)
+    except IntegrityError:  # added by an older version, which takes no lock
         db.session.rollback()
         return page.to_step("pages.factors")
     return _added(locked, added, "totp") if added else _totp_page(form, locked, signed[0], _WRONG)

@@ -1,4 +1,4 @@
-"""The forms of the pages: all that a person submits."""
+"""The forms of the pages."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ TOO_LONG = N_("This is too long.")
 
 
 class _Text(StringField):
-    """What was submitted, or an empty text."""
+    """A text field that is empty if nothing was submitted."""
 
     data: str
 
@@ -35,7 +35,7 @@ class _Text(StringField):
 
 
 class DecisionForm(PageForm):
-    """Buttons that say yes or no: each has its `value`."""
+    """Buttons for a decision, each with its own `value`."""
 
     decision = StringField()
 
@@ -43,27 +43,27 @@ class DecisionForm(PageForm):
 class SignOutForm(DecisionForm):
     """The question whether to sign out.
 
-    The route of end-session checks no CSRF token: this form alone does, and notes a missing one.
+    The end-session route checks no CSRF token: this form does, and records a missing one.
     """
 
     def validate(self, extra_validators: Any = None) -> bool:
         is_valid = bool(super().validate(extra_validators))
         if not is_valid:
-            refusals.note_csrf("".join(self.errors.get("csrf_token", ())[:1]))
+            refusals.record_csrf("".join(self.errors.get("csrf_token", ())[:1]))
         return is_valid
 
 
 class ConsentForm(DecisionForm):
-    """Allow or deny; each scope has a box `scope_NAME`, those of APIs share the name `api_scope`.
+    """Allow or deny; each scope has a checkbox `scope_NAME`, or `api_scope` if it is of an API.
 
-    `offered`: the scopes that were on the page, or `None` if it had no boxes.
+    `offered`: the scopes that were on the page, or `None` if it had no checkboxes.
     """
 
     offered = StringField()
     api_scope = SelectMultipleField(validate_choice=False)
 
     def unticked(self, offered: frozenset[str]) -> frozenset[str]:
-        """Those of the offered scopes whose boxes came back empty; none without boxes."""
+        """Return the offered scopes whose checkboxes were left empty."""
         if self.offered.data is None:
             return frozenset()
         ticked = {name for name in SCOPES if self[f"scope_{name}"].data}
@@ -75,7 +75,7 @@ for _scope in SCOPES:
 
 
 class PasskeyForm(PageForm):
-    """What `passkeys.js` sends: the credential, for the challenge that the page had."""
+    """The form of `passkeys.js`: the credential, and the challenge of the page."""
 
     credential = _Text()
     challenge = _Text()
@@ -83,9 +83,9 @@ class PasskeyForm(PageForm):
 
 
 class SecondFactorForm(PasskeyForm):
-    """A code, a recovery code or a passkey; or the button to cancel.
+    """A code, a recovery code or a passkey, or the button to cancel.
 
-    `unsent`: the form of an admin page that waits for it (see `web.forms`).
+    `unsent`: the values of a waiting form of an admin page (see `web.forms`).
     """
 
     decision = StringField()
@@ -107,19 +107,21 @@ class FactorsForm(PasskeyForm):
 
 
 class TotpForm(PageForm):
-    """A code of the app, for the secret in `setup`."""
+    """A code of the authenticator app, for the secret in `setup`."""
 
     setup = _Text()
     code = _Text()
 
 
-class EmailedCodeForm(PageForm):  # or the wish for one
+class EmailedCodeForm(PageForm):
+    """A mailed code, or the action that requests one."""
+
     action = _Text()
     code = _Text()
 
 
 class AccountForm(PageForm):
-    """What to do, and with which session, client or language."""
+    """An action, and its session, client or language."""
 
     action = _Text()
     session = _Text()
@@ -128,14 +130,14 @@ class AccountForm(PageForm):
 
 
 class LanguageForm(PageForm):
-    """A language, and the page on which it was chosen. The route leaves the token to the form."""
+    """A language, and the page on which it was chosen. The form checks the CSRF token itself."""
 
     language = _Text()
     back = _Text()
 
 
 def _normalize_email(_: PageForm, field: Field) -> None:
-    """Replace what was typed by the normalized email address."""
+    """Normalize the email address in the field."""
     try:
         field.data = email_addresses.normalized(field.data or "")
     except ValueError:
@@ -187,7 +189,7 @@ class SignInForm(PageForm):
 
 
 class ChangePasswordForm(PageForm):
-    """The old password proves that it is still the same person."""
+    """A new password, and the old one as proof."""
 
     old_password = password_field(lazy_gettext("Old password"), N_("Enter your old password."))
     new_password = password_field(lazy_gettext("New password"), N_("Enter a new password."))
@@ -200,13 +202,13 @@ class ChangeNameForm(PageForm):
 
 
 class DeleteAccountForm(PageForm):
-    """The password proves that it is still the same person."""
+    """The password, which confirms the action."""
 
     password = password_field(lazy_gettext("Your password"), N_("Enter your password."))
 
 
 class ChangeEmailForm(PageForm):
-    """The password proves that it is still the same person."""
+    """The password, which confirms the action."""
 
     action = _Text()
     email = _email_field(
@@ -233,7 +235,7 @@ class SignUpForm(PageForm):
 
 
 class _WithNewPassword(PageForm):
-    """A form in which a password is chosen; `about` is what it may not be made of."""
+    """A form with a new password. `about`: texts that it must not consist of."""
 
     about: tuple[str, ...] = ()
 
@@ -245,7 +247,7 @@ class NewPasswordForm(_WithNewPassword):
 
 
 class NewAccountForm(_WithNewPassword):
-    """What an account needs besides its verified email address."""
+    """Name and password of a new account, besides its verified email address."""
 
     name = _name_field()
     new_password = PasswordField(

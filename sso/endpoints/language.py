@@ -15,20 +15,22 @@ _QUERY = re.compile(r"[!-~]*")
 
 
 def language() -> Response:
-    """Remembers the language for this browser, and leads back to the page where it was chosen."""
+    """Store the language for this browser, and redirect back to the page of the choice."""
     form = LanguageForm()
     response = redirect(_back(form.back.data), 303)
-    # Without a valid token the page comes again, with a new one.
+    # Without a valid CSRF token, the page is shown again with a new one.
     if request.method == "POST" and form.validate() and form.language.data in LANGUAGES:
         cookies.choose_language(response, form.language.data)
     return response
 
 
 def here() -> str:
-    """The path and query of this page, signed: only we say where the browser goes back to."""
+    """Return the path and query of this page, signed, so that nobody can forge a redirect."""
     query = request.query_string.decode("latin-1")
     path = f"{request.path}?{query}" if query else request.path
-    return _signer().sign(base64_encode(path)).decode()  # encoded: no page shows a stranger's query
+    return (
+        _signer().sign(base64_encode(path)).decode()
+    )  # encoded, so that pages do not show a stranger's query
 
 
 def _back(signed: str) -> str:

@@ -1,7 +1,7 @@
-"""The pages around mailed links: sign-up, a new password, the email address of an account.
+"""The pages of mailed links: sign-up, a new password, the email address of an account.
 
-Before the link from the mail is followed there is no account, so that a flood of sign-ups fills no
-table of users. The answer of a page is the same whether or not there is an account.
+The account is created only after the link from the mail is followed, so that a flood of sign-ups
+creates no users. The response of a page is the same whether or not there is an account.
 """
 
 import flask
@@ -39,38 +39,38 @@ from sso.web.pending_request import PendingRequest
 
 _PENDING = "waiting"
 _EMAIL, _ASKED_BY = "email", "signing_up"
-# The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
+# It has to fit into the browser's cookie with its other values (RFC 6265 §6.1: 4096 bytes).
 _MAX_LENGTH = 2500
 
 
 def sent(title: str, message: str) -> Response:
-    """The page after a mail was requested: the same whether or not one is sent."""
+    """Render the page after requesting a mail, which is the same whether or not one is sent."""
     again = url_for(request.endpoint or "pages.sign_in")
     return page.render("mail_sent.html", title=title, message=message, again_url=again)
 
 
-def dead_link(another: str = "pages.forgotten_password") -> Response:
-    """The page for a link that is unknown, used, expired, or void after a change of the account.
+def dead_link(endpoint: str = "pages.forgotten_password") -> Response:
+    """Render the page for a link that is unknown, used, expired or no longer valid.
 
-    `another`: the endpoint of the page that mails a new one.
+    `endpoint`: the endpoint of the page that mails a new one.
     """
     return errors.page(
         gettext("It has been used, has expired, or is incomplete."),
         status=410,
         title=gettext("This link no longer works"),
         hint=gettext("Request a new link."),
-        link=(gettext("Get a new link"), url_for(another)),
+        link=(gettext("Get a new link"), url_for(endpoint)),
     )
 
 
 def keep_pending() -> None:
-    """Keep the pending authorization request in this browser until `take_pending`.
+    """Store the pending authorization request in this browser until `take_pending`.
 
-    Called when the person submits the form, never when a page is opened: a link of another site
-    would leave its request behind. An earlier one is forgotten.
+    Call this when the user submits the form, never when a page is opened: a link on another site
+    could leave its request behind. It replaces an earlier one.
 
-    Not in the link: opened in another browser, the request would lead to an application that
-    knows nothing of it.
+    The mailed link does not carry the request: in another browser, it would lead to an application
+    that does not know it.
     """
     signed = request.args.get("resume", "")
     flask.session.pop(_PENDING, None)
@@ -79,9 +79,10 @@ def keep_pending() -> None:
 
 
 def without_foreign_request() -> Response | None:
-    """The same page without its pending request, if a link of another site brought it.
+    """Redirect to the page without its pending request if another site linked to it.
 
-    Only our own pages lead here with one; without `Sec-Fetch-Site` (old browsers) it stays.
+    Only pages of this site link here with a request. Old browsers send no `Sec-Fetch-Site`; then
+    the request stays.
     """
     if "resume" not in request.args or request.method != "GET":
         return None
@@ -91,14 +92,14 @@ def without_foreign_request() -> Response | None:
 
 
 def take_pending() -> PendingRequest | None:
-    """The pending request of this browser, which forgets it."""
+    """Remove the pending request from this browser, and return it."""
     return pending_request.verify(flask.session.pop(_PENDING, None) or "")
 
 
 def to_sign_in(notice: str, email: str) -> Response:
-    """On to the sign-in page, with the pending request of this browser, and the email filled in.
+    """Redirect to the sign-in page with the browser's pending request and the email filled in.
 
-    Not in the URL: an email address must not get into logs.
+    The email is not in the URL, because it must not get into logs.
     """
     pending = take_pending()
     flask.session[_EMAIL] = email
@@ -107,26 +108,26 @@ def to_sign_in(notice: str, email: str) -> Response:
 
 
 def email_to_fill_in() -> str | None:
-    """The address for which a password was set in this browser just now."""
+    """Return the email whose password was just set in this browser."""
     email: str | None = flask.session.get(_EMAIL)
     return email
 
 
 def note_sign_up(email: str) -> None:
-    """Note in this browser who asks for an account in it."""
+    """Store in this browser that it requested an account for an email."""
     flask.session[_ASKED_BY] = device_cookie.mark(email)
 
 
 def is_signing_up(email: str) -> bool:
-    """Whether this address asked for an account in this very browser.
+    """Return whether this browser requested an account for the email.
 
-    The link may be a stranger's, who wants others to use an account of his.
+    Otherwise a stranger may have sent the link, to make others use their account.
     """
     return secrets.is_equal(flask.session.get(_ASKED_BY) or "", device_cookie.mark(email))
 
 
 def sign_up() -> Response:
-    """Sign-up: asks for the email address, and mails a link to it."""
+    """Ask for the email address of a new account, and mail a link to it."""
     allowed = context.settings().sign_up
     waiting = browser_session.pending_identity()
     by_provider = waiting is not None and waiting[0].sign_up
@@ -158,9 +159,9 @@ def sign_up() -> Response:
 
 
 def complete_sign_up() -> Response:
-    """Page of a mailed link: asks for name and password, and creates the account.
+    """Ask for name and password after a mailed link, and create the account.
 
-    The browser in which the link was requested is signed in, any other one asks for the password.
+    The browser that requested the link is signed in; any other one has to sign in.
     """
     secret = request.args.get("token", "")
     link = mail_links.find(secret, mail_links.SIGN_UP)
@@ -177,10 +178,10 @@ def complete_sign_up() -> Response:
 
 
 def _may(email: str) -> bool:
-    """Whether this email address may have an account.
+    """Return whether this email address may get an account.
 
-    So it is, too, for a person whom a provider has authenticated in this browser, but whose address
-    is not proven, where the operator lets that provider's people sign up.
+    An address also may if an identity of a provider that allows sign-up waits in this browser, and
+    the provider covers the address.
     """
     waiting = browser_session.pending_identity()
     if waiting and waiting[0].sign_up and waiting[0].covers(email):
@@ -218,9 +219,10 @@ _PASSWORD_PURPOSES = (mail_links.RESET, mail_links.INVITE)
 
 
 def forgotten_password() -> Response:
-    """Asks for the email address, and mails a link to set a new password.
+    """Ask for the email address, and mail a link to set a new password.
 
-    The worker looks the address up later, so the answer does not reveal whether it has an account.
+    The worker looks the address up later, so the response does not reveal whether it has an
+    account.
     """
     if elsewhere := without_foreign_request():
         return elsewhere
@@ -242,7 +244,7 @@ def forgotten_password() -> Response:
 
 
 def new_password() -> Response:
-    """Page of a mailed link: sets the password. Only its button uses the link up."""
+    """Set the password after a mailed link. Only the button uses the link up."""
     secret = request.args.get("token", "")
     link = mail_links.find(secret, *_PASSWORD_PURPOSES)
     if link is None or link[1] is None:
@@ -272,15 +274,15 @@ def _set(secret: str, password_hash: str) -> Response:
     credentials.reset_password(audit.USER, user, password_hash, token.purpose)
     browser_session.remember_link(user)
     db.session.commit()
-    # No browser is known any more. This one must not be shut out by strangers who guess; but where
-    # it has never shown a factor, it is known at the password alone.
+    # All known browsers were forgotten. This one is remembered, so that strangers who guess do not
+    # block it; if it has never used a factor, it is known at the password alone.
     is_known = was_known or not factors.has_any(database.session_connection(), user.id)
     device_cookie.remember(user, at_password=not is_known)
     return to_sign_in("password", user.email)
 
 
 def _kept_elsewhere(directory: Provider) -> Response:
-    """For people of a directory: a password here would open the account without asking it."""
+    """Render the page for users of a directory, who must not have a password here."""
     return errors.page(
         gettext(
             "You sign in with %(provider)s. Change your password there.", provider=directory.name
@@ -303,7 +305,7 @@ _DONE = {
 
 @login_required
 def account_email() -> Response:
-    """Changes the email address: asks for the password, and mails a link to the new address."""
+    """Change the email address: ask for the password, and mail a link to the new address."""
     current = page.signed_in()
     form, done = ChangeEmailForm(), None
     if request.method == "POST":
@@ -347,16 +349,16 @@ def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
     ):
         return None
     if policy.lock(current) is None or policy.lacks_second_factor(current):
-        return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
+        return "ended"  # the redirect leads to the sign-in page, or back to this one
     routing.spend(email)
     credentials.request_email_change(audit.USER, user, email)
     return "asked"
 
 
 def verify_email() -> Response:
-    """Page of a mailed link: confirms the email address.
+    """Confirm the email address after a mailed link.
 
-    Its button does it: mail scanners follow links, but press no buttons.
+    The user has to press a button: mail scanners follow links, but press no buttons.
     """
     if "done" in request.args:
         return page.render("verify_email.html", email=None)
@@ -382,7 +384,7 @@ def verify_email() -> Response:
 
 
 def _first(user: User) -> Response | None:
-    """A new address needs a sign-in to the account, and its second factor; else what to do first.
+    """Return the step before a new address is confirmed: a sign-in, or the second factor.
 
     The factor may have been added after the change was requested. A POST locks the user.
     """
@@ -404,7 +406,7 @@ def _here(endpoint: str, back: str | None = None) -> str:
 
 
 def _whose() -> Response:
-    """The mailbox's owner must have asked, or a stranger's account would get the address."""
+    """Render the page for a link of another account, which must not get this mailbox's address."""
     return errors.page(
         gettext("Only the account that asked for this address can confirm it."),
         status=403,

@@ -38,12 +38,12 @@ _SHOWN, _LISTED = ("attributes", "excludedAttributes"), ("filter", "startIndex",
 
 
 def openapi() -> Response:
-    """The OpenAPI document of the API for programs."""
+    """Return the OpenAPI document of the API for programs."""
     return Response(json.dumps(document(context.settings().base_url)), mimetype=_JSON)
 
 
 def document(base_url: str) -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """Return the document, in OpenAPI 3.1."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -63,7 +63,7 @@ def document(base_url: str) -> dict[str, Any]:
         "components": {
             "securitySchemes": {"token": {
                 "type": "http", "scheme": "bearer",
-                "description": "\n".join(f"- {name}: {what}" for name, what in SCOPES.items()),
+                "description": "\n".join(f"- {name}: {text}" for name, text in SCOPES.items()),
             }},
             "parameters": {name: _parameter(name) for name in _MEANINGS},
             "schemas": _schemas(),
@@ -72,7 +72,7 @@ def document(base_url: str) -> dict[str, Any]:
 
 
 def _registrations() -> dict[str, Any]:
-    path, named = "/oauth2/register/{client_id}", ["client_id"]
+    path, names = "/oauth2/register/{client_id}", ["client_id"]
     read, write = (_JSON, CLIENTS_READ), (_JSON, CLIENTS_WRITE)
     return {
         "/oauth2/register": {
@@ -83,29 +83,29 @@ def _registrations() -> dict[str, Any]:
             ),
         },
         path: {
-            "get": _operation("readClient", "Read a registration", read, "Client", named),
+            "get": _operation("readClient", "Read a registration", read, "Client", names),
             "put": _operation(
                 "replaceClient", "Replace a registration; what is left out is removed", write,
-                "Client", [*named, "If-Match"], "ClientMetadata",
+                "Client", [*names, "If-Match"], "ClientMetadata",
             ),
             "delete": _operation(
                 "deleteClient", "Delete a client with its tokens and consents", write, None,
-                [*named, "If-Match"],
+                [*names, "If-Match"],
             ),
         },
         f"{path}/secret": {
             "post": _operation(
                 "rotateClientSecret", "Give a client a new secret", write, "Client",
-                [*named, "If-Match"], "Rotation",
+                [*names, "If-Match"], "Rotation",
             ),
         },
     }  # fmt: skip
 
 
 def _resources(endpoint: str, kind: str) -> dict[str, Any]:
-    path, named = f"/scim/v2/{endpoint}", ["id"]
+    path, names = f"/scim/v2/{endpoint}", ["id"]
     read, write = (_SCIM, SCIM_READ), (_SCIM, SCIM_WRITE)
-    changed = [*named, "If-Match", *_SHOWN]
+    changed = [*names, "If-Match", *_SHOWN]
     return {
         path: {
             "get": _operation(f"list{endpoint}", f"List {endpoint.lower()}", read, "ScimList",
@@ -119,13 +119,13 @@ def _resources(endpoint: str, kind: str) -> dict[str, Any]:
         },
         f"{path}/{{id}}": {
             "get": _operation(f"read{kind}", f"Read a {kind.lower()}", read, kind,
-                              [*named, *_SHOWN]),
+                              [*names, *_SHOWN]),
             "put": _operation(f"replace{kind}", f"Replace a {kind.lower()}", write, kind, changed,
                               kind),
             "patch": _operation(f"change{kind}", f"Change a {kind.lower()}", write, kind, changed,
                                 "ScimPatch"),
             "delete": _operation(f"delete{kind}", f"Delete a {kind.lower()}", write, None,
-                                 [*named, "If-Match"]),
+                                 [*names, "If-Match"]),
         },
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What pages share: how one is rendered, where a step leads, and what comes before it."""
+"""Shared by pages: rendering, the steps of a request, and redirects between them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ from sso.web import forms, headers, routing
 from sso.web.pending_request import PendingRequest, sign
 from sso.web.routing import login_manager
 
-# Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
+# Pages to return to after a fresh sign-in or a second factor.
 _BACK = {
     "factors": "pages.factors",
     "factor_code": "pages.factor_code",
@@ -45,14 +45,14 @@ _BACK = {
 
 
 class Answered(Exception):
-    """Ends a view with this response, to the letter: `abort` would encode its Location again."""
+    """End a view with this response; `abort` would encode its Location again."""
 
     def __init__(self, response: Response) -> None:
         self.response = response
 
 
 def init_app(app: Flask) -> None:
-    """Let templates name steps, and helpers end a view."""
+    """Register the globals of templates, and the handler of `Answered`."""
     app.jinja_env.globals.update(
         step=step, password_rules=password_strength.RULES, provider_logo=provider_logo
     )
@@ -68,10 +68,10 @@ def api_scope_title(api: Api | resources.Api, name: str) -> str:
 
 
 def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:
-    """A page. `wait`: seconds after which to try again, if there have been too many tries.
+    """Render a page. `wait`: seconds to wait after too many attempts.
 
-    `passkey` in the context: what the page asks the browser for, by a script. Another script shows
-    passwords.
+    The page may run scripts if `passkey`, the request to the browser, is in the context, or if the
+    form has a password field.
     """
     form = context.get("form", ())
     if context.get("passkey") or any(isinstance(field, PasswordField) for field in form):
@@ -83,29 +83,29 @@ def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -
 
 
 def logo_url(digest: str | None) -> str | None:
-    """Where pages load the logo of an application from."""
+    """Return the URL of a logo on pages."""
     return urls.client_logo(context.settings().base_path, digest) if digest else None
 
 
 def provider_logo(provider: Provider) -> str | None:
-    """Where pages load the logo of an identity provider from."""
+    """Return the URL of an identity provider's logo."""
     return logo_url(provider.logo.digest) if provider.logo else None
 
 
 def logo_of(client: RegisteredClient | None) -> str | None:
-    """The URL of a client's logo, if it has one."""
+    """Return the URL of a client's logo, if it has one."""
     return logo_url(clients.logo_digest(client.client_id)) if client else None
 
 
 def signed_in() -> CurrentSession:
-    """Who is signed in, on a page with `@login_required`."""
+    """Return the current session, on a page with `@login_required`."""
     current = browser_session.current_session()
     assert current
     return current
 
 
 def pending_request() -> PendingRequest | None:
-    """The authorization request that this step belongs to. Ends the view if it is unreadable."""
+    """Return the authorization request of this step. Ends the view if it is invalid."""
     pending = authorize.read_waiting()
     if "resume" in request.args and pending is None:
         raise Answered(authorize.stale())
@@ -113,7 +113,7 @@ def pending_request() -> PendingRequest | None:
 
 
 def validate(pending: PendingRequest) -> tuple[authorize.Validated, decision.Decision]:
-    """Validate a pending request as if it came in now, and decide what is next.
+    """Validate a pending request as if it arrived now, and decide the next step.
 
     Ends the view if it is invalid.
     """
@@ -125,9 +125,9 @@ def validate(pending: PendingRequest) -> tuple[authorize.Validated, decision.Dec
 
 
 def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None = None) -> Response:
-    """Go on after a sign-in, of which the pending request takes note.
+    """Redirect after a sign-in, whose time is added to the pending request.
 
-    It leads to the dispatcher, to the page that asked for the sign-in, or to the account.
+    The target is the dispatcher, the page that required the sign-in, or the account.
     """
     if signed_in_at and browser_session.pending_identity():
         noted = replace(pending, signed_in_at=signed_in_at) if pending else None
@@ -135,7 +135,7 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
         return to_step("pages.connect", **more)
     back = _BACK.get(_args().get("back", ""))
     if back == _BACK["admin"]:
-        # 307: a form that waits is sent to its page again, by the same method.
+        # 307: the browser sends a waiting form to its page again, by the same method.
         return redirect(admin_page() or url_for(back), 307 if _has_unsent_form() else 303)
     carried: dict[str, Any] = {
         name: _args()[name] for name in ("token", "at") if back and _args().get(name)
@@ -150,30 +150,30 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
 
 
 def step(endpoint: str, **more: str) -> str:
-    """The URL of another step, with what this one carries along."""
+    """Return the URL of another step, with the parameters of this one."""
     carried = {name: _args()[name] for name in ("back", "another") if name in _args()}
     return url_for(endpoint, **{**_carried(), **carried, **more})
 
 
 def to_step(endpoint: str, **more: str) -> Response:
-    """On to another step."""
+    """Redirect to another step."""
     return redirect(step(endpoint, **more), 303)
 
 
 def done(endpoint: str, **result: str) -> Response:
-    """Commit, and redirect to the page that shows the result, which its URL names."""
+    """Commit, and redirect to the page that shows the result in its URL."""
     db.session.commit()
     values: dict[str, Any] = {**result}
     return redirect(url_for(endpoint, **values), 303)
 
 
 def done_text(texts: Mapping[str, str]) -> str | None:
-    """Return what this page says was done, by the `done` in its URL."""
+    """Return the message of this page for the `done` in its URL."""
     return texts.get(request.args.get("done", ""))
 
 
 def confirm_first(back: str = "factors") -> Response:
-    """Sign in again, and come back to the page of the factors."""
+    """Redirect to the sign-in page, which leads back to a page of `_BACK`."""
     return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
 
 
@@ -186,17 +186,17 @@ def _sign_in_first() -> Response:
 
 
 def is_asked_back() -> bool:
-    """Whether a page of the account waits for the person to confirm who they are."""
+    """Return whether a page of the account waits for a sign-in or a second factor."""
     return _args().get("back", "") in _BACK
 
 
 def restore(parameters: Mapping[str, str]) -> None:
-    """This request goes on with a step whose URL had these parameters."""
+    """Continue a step whose URL had these parameters in this request."""
     g.sso_step_parameters = parameters
 
 
 def _args() -> Mapping[str, str]:
-    """The parameters of the step that this request belongs to."""
+    """Return the parameters of the step of this request."""
     parameters: Mapping[str, str] = g.get("sso_step_parameters", request.args)
     return parameters
 
@@ -207,7 +207,7 @@ def _carried() -> dict[str, Any]:
 
 
 def admin_page() -> str | None:
-    """The admin page that `at` leads back to. It leads nowhere else."""
+    """Return the admin page in `at`; `None` if it is any other URL."""
     path, _, query = _args().get("at", "").partition("?")
     route = routing.at(path)
     if route is None or route.blueprint != routing.ADMIN or "GET" not in route.methods:
@@ -217,14 +217,14 @@ def admin_page() -> str | None:
 
 
 def _has_unsent_form() -> bool:
-    """Whether a form waits that the page in `at` takes."""
+    """Return whether the request carries a form for the admin page in `at`."""
     route = routing.at(_args().get("at", "").partition("?")[0])
     is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
     return is_form and forms.is_carried()
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:
-    """A try at guessing, and the seconds to wait before it is allowed; see `render`."""
+    """Begin an attempt; return it and the seconds to wait before it is allowed."""
     attempt, wait = routing.ask(account)
     if wait:
         db.session.commit()  # the audit events alone; no transaction waits
@@ -235,9 +235,9 @@ def try_once(account: str) -> tuple[limiting.Attempt, int]:
 def is_password_right(
     current: CurrentSession, field: PasswordField, message: str, failed: Event, reason: str
 ) -> bool:
-    """Check the password of a person who is signed in; what is wrong stands at the field. Commits.
+    """Check the password of a signed-in user; set the error of the field if it is wrong. Commits.
 
-    Nothing is locked: go on with `policy.lock`.
+    Nothing is locked: call `policy.lock` afterwards.
     """
     user = current.user
     attempt = routing.enter(user.email)

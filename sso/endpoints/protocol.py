@@ -5,9 +5,7 @@ They read the request and call `sso.oauth` or `sso.scim`, which answer.
 
 import json
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authlib.consts import default_json_headers
 from authlib.integrations.flask_oauth2 import current_token
@@ -34,18 +32,24 @@ from sso.oauth.request import (
     form_request,
 )
 from sso.observability import counters
+from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import api_tokens, transaction
 from sso.store import clients
 from sso.web import static_files
 
+if TYPE_CHECKING:
+    from sso.scim import handler
+else:
+    handler = program.late_module("sso.scim.handler")  # 30 MB
+
 
 def token() -> Response:
-    """Token endpoint: exchanges an authorization code or a refresh token.
+    """Token endpoint: exchange an authorization code or a refresh token for tokens.
 
-    Tokens are answered after they are committed, or nothing has happened. A code is redeemed last,
-    so that no stranger burns it with a wrong verifier or address. A revocation after reuse is kept,
-    although the answer is an error.
+    Tokens are sent after the commit; on an error, nothing is stored. A code is redeemed last, so
+    that no stranger uses it up with a wrong verifier or URI. A revocation after reuse is committed,
+    although the response is an error.
     """
     server = authorization_server()
     try:
@@ -63,12 +67,12 @@ def token() -> Response:
     refused = None if response.status_code == 200 else str(response.get_json()["error"])
     counters.token_request(request.payload.grant_type, refused)
     if refused is None:
-        _tell(request)
+        _record(request)
     return response
 
 
-def _tell(request: ProtocolRequest) -> None:
-    """After the commit: the trail must not add a statement to a transaction this frequent."""
+def _record(request: ProtocolRequest) -> None:
+    """Record the event after the commit, so that the transaction needs no further statement."""
     if token := request.exchanged_token:
         audit.own_event(
             Event.TOKENS_EXCHANGED,
@@ -91,17 +95,17 @@ def _tell(request: ProtocolRequest) -> None:
 
 
 def revoke() -> Response:
-    """Revocation: ends an access token or, with a refresh token, the whole grant."""
+    """Revocation endpoint: revoke an access token or, with a refresh token, the whole grant."""
     return _answer("revocation")
 
 
 def introspect() -> Response:
-    """Introspection: describes a client's own token."""
+    """Introspection endpoint: describe a token of the client."""
     return _answer("introspection")
 
 
 def _answer(name: str) -> Response:
-    """The answer of an endpoint that Authlib knows by this name. Commits."""
+    """Return the response of Authlib's endpoint with this name. Commits."""
     server = authorization_server()
     try:
         request = form_request(TOKEN_HINT_FIELDS)
@@ -118,7 +122,7 @@ def _answer(name: str) -> Response:
 
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
-    """Userinfo: the claims that the token's scope and the `claims` parameter allow."""
+    """Userinfo endpoint: return the claims that the token allows."""
     token = current_token
     if token.dpop_jkt:
         transaction.committed(require_oauth.use_proof)
@@ -128,7 +132,7 @@ def userinfo() -> Response:
 
 
 def discovery() -> WerkzeugResponse:
-    """Metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
+    """Return the metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
     body = current_app.extensions.get("sso.metadata")
     if body is None:
         body = json.dumps(metadata.document(context.settings())).encode()
@@ -137,19 +141,19 @@ def discovery() -> WerkzeugResponse:
 
 
 def jwks() -> WerkzeugResponse:
-    """Key set: the public signing keys (RFC 7517)."""
+    """Return the key set: the public signing keys (RFC 7517)."""
     response = WerkzeugResponse(context.key_ring().jwks(), mimetype="application/json")
     response.add_etag()
     return response.make_conditional(request)
 
 
 def healthz() -> Response:
-    """Liveness: 200 while the process answers."""
+    """Liveness: return 200 while the process runs."""
     return jsonify(status="ok")
 
 
 def readyz() -> Response:
-    """Readiness: 503 with the reason if database, schema or signing keys cannot be used."""
+    """Readiness: return 503 with the reason if database, schema or signing keys fail."""
     problem = readiness.problem(context.key_ring())
     if problem is None:
         return jsonify(status="ready")
@@ -160,7 +164,7 @@ def readyz() -> Response:
 
 
 def pushed_request() -> Response:
-    """Pushed authorization requests: keeps a client's parameters for the authorization endpoint."""
+    """Pushed authorization requests: store a client's parameters (RFC 9126)."""
     server = authorization_server()
     refuse: Callable[[ProtocolRequest | None, OAuth2Error], Response] = server.handle_error_response
     try:
@@ -188,7 +192,7 @@ _MEDIA_TYPE = "application/scim+json"
 
 
 def scim(path: str) -> Response:
-    """Users and groups, for programs with an API token (RFC 7644)."""
+    """Answer SCIM requests of programs with an API token (RFC 7644)."""
     g.sso_error_shape = _error, _MEDIA_TYPE
     is_reading = request.method in ("GET", "HEAD") or path.endswith(".search")
     token = api.authenticate(api_tokens.SCIM_READ if is_reading else api_tokens.SCIM_WRITE)
@@ -201,31 +205,24 @@ def scim(path: str) -> Response:
         dict(request.headers),
         request.get_data(cache=False),
     )
-    program = _program()
     try:
-        api.spend(token, program.weight(scim_request))
-        answer = program.answer(scim_request, token, None if is_reading else db.session.commit)
-    except program.SCIMException as error:
+        api.spend(token, handler.weight(scim_request))
+        answer = handler.answer(scim_request, token, None if is_reading else db.session.commit)
+    except handler.SCIMException as error:
         db.session.rollback()
-        answer = program.refusal(error)
-        refusals.note_answer(error.scim_type or f"status {error.status}", str(error.detail))
+        answer = handler.refusal(error)
+        refusals.record_answer(error.scim_type or f"status {error.status}", str(error.detail))
     body = None if answer.body is None else json.dumps(answer.body)
     return Response(body, int(answer.status), answer.headers)
 
 
-@cache
-def _program() -> Any:
-    """Imported by the first request: a server without provisioning saves 30 MB."""
-    return import_module("sso.scim.handler")
-
-
 def _error(status: int, description: str) -> dict[str, Any]:
-    """An error that comes from elsewhere (RFC 7644 §3.12)."""
+    """Return an error of another module as SCIM (RFC 7644 §3.12)."""
     return {"schemas": [_ERROR], "status": str(status), "detail": description}
 
 
 def client_logo() -> WerkzeugResponse:
-    """The logo of an application or a provider. Its URL changes with its content."""
+    """Return the logo of an application or a provider. Its URL changes with its content."""
     digest = request.args.get("v", "")
     if logo := context.upstreams().logo(digest):
         return static_files.of_image(logo)

@@ -1,4 +1,4 @@
-"""The table of routes: path, name, view, and what is true of each (see `web.routing.Route`)."""
+"""The table of routes: path, name, view and properties of each (see `web.routing.Route`)."""
 
 from typing import TYPE_CHECKING
 
@@ -62,14 +62,14 @@ else:
 
 
 def home() -> Response:
-    """Redirects to the account page."""
+    """Redirect to the account page."""
     return redirect(url_for("pages.account"), 303)
 
 
 # fmt: off
 ROUTES = (
-    # Called by other sites and by backends, which prove themselves without a CSRF token.
-    # End-session checks the token itself where it asks the user.
+    # Called by other sites and by backends, which authenticate without a CSRF token.
+    # End-session checks the token itself if it asks the user.
     Route("{base}/oauth2/authorize", "authorize", authorize.authorize, has_csrf=False),
     Route("{base}/oauth2/end-session", "end_session", sign_out.end_session, has_csrf=False,
           refused=Event.END_SESSION_REFUSED),
@@ -88,7 +88,7 @@ ROUTES = (
     # A next key is published for longer than this before its first use.
     Route("{base}/oauth2/jwks", "jwks", protocol.jwks, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=keys.JWKS_MAX_AGE),
-    # Where clients of better-auth look.
+    # The URL that clients of better-auth use.
     Route("{base}/jwks", "jwks_alias", protocol.jwks, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=keys.JWKS_MAX_AGE),
     Route("{base}/.well-known/openid-configuration", "discovery", protocol.discovery, GET,

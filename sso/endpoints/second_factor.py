@@ -33,7 +33,7 @@ WRONG = {
 
 
 class Subject(NamedTuple):
-    """Who has to show a factor; `current`: in which session, if they are signed in already."""
+    """The user who has to show a factor. `current`: the session, if they are already signed in."""
 
     user: User
     current: CurrentSession | None
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
 
 
 def after_password(user: User, remember: bool, pending: PendingRequest | None) -> Response:
-    """Sign in who has shown the password, or ask for the second factor first. Commits."""
+    """Sign in a user after the password, or ask for the second factor first. Commits."""
     if factors.has_any(
         database.session_connection(), user.id
     ):  # read under the lock of the user that the caller has taken
@@ -57,7 +57,7 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
 
 
 def ask_before_form(current: CurrentSession, at: str) -> Response:
-    """Asks in the answer to a form of the admin page `at`, and keeps what was typed. Commits."""
+    """Ask for the factor in the response to an admin form, and carry its values. Commits."""
     form = SecondFactorForm(data={forms.UNSENT: forms.packed()})
     action = url_for("pages.second_factor", back="admin", at=at)
     response = _page(form, Subject(current.user, current), None, action=action)
@@ -72,9 +72,10 @@ def after_upstream(
     remember: bool,
     pending: PendingRequest | None,
 ) -> Response:
-    """As `after_password`, for a person whom an identity provider has authenticated.
+    """Sign in a user after an upstream sign-in, or ask for the second factor first. Commits.
 
-    Its second factor spares them ours where the operator trusts it. Raises `SignInEnded`.
+    The provider's second factor replaces the local one if the operator trusts it. Raises
+    `SignInEnded`.
     """
     proof = policy.of_upstream(upstream.amr, upstream.has_two_factors)
     needs_second = proof.acr == ONE_FACTOR
@@ -89,7 +90,7 @@ def after_upstream(
 
 
 def second_factor() -> Response:
-    """Asks for a code, a passkey or a recovery code."""
+    """Ask for a code, a passkey or a recovery code."""
     pending = page.pending_request()
     subject = _subject(pending)
     if isinstance(subject, Response):
@@ -124,7 +125,7 @@ def second_factor() -> Response:
             return page.after_sign_in(pending, signed_in_at)
         db.session.rollback()
         problem = factor.kind
-        # Told from a known browser, too, but not of a session.
+        # Failures are notified for known browsers, too, but not within a session.
         is_sign_in = subject.current is None and subject.upstream is None
         browser = browser_session.browser(subject.user) if is_sign_in else None
         notice = policy.notice_id()
@@ -144,7 +145,7 @@ def _subject(pending: PendingRequest | None) -> Subject | Response:
     if current is None:
         return page.to_step("pages.sign_in")
     if page.is_asked_back():
-        # A page of the account waits, for a change that asks for a second factor.
+        # A page of the account waits for a second factor before a change.
         if policy.lacks_second_factor(current):
             return Subject(current.user, current)
         return page.after_sign_in(pending)
@@ -156,24 +157,24 @@ def _subject(pending: PendingRequest | None) -> Subject | Response:
 
 
 def _lock(subject: Subject) -> bool:
-    """Lock the user; whether what was decided of them, and of the session, is still so."""
+    """Lock the user; return False if password or session have changed meanwhile."""
     if subject.current is not None:
         return policy.lock(subject.current) is not None
-    shown_to = subject.user.password_hash
+    password_hash = subject.user.password_hash
     locked = users.lock(subject.user.id)
-    return locked is not None and locked.password_hash == shown_to
+    return locked is not None and locked.password_hash == password_hash
 
 
 def _let_in(subject: Subject, methods: str) -> datetime | None:
-    """When the user signed in, if this is the end of a sign-in."""
+    """Step the session up, or begin one; return the time of a new sign-in."""
     if subject.current is not None:
         browser_session.step_up(subject.current, methods)
         return None
     policy.finish_pending(subject.user)
     first = subject.upstream.amr if subject.upstream else policy.PASSWORD.amr
     proof = policy.with_second(first, methods)
-    begun = browser_session.begin(subject.user, proof, subject.remember, subject.upstream)
-    return begun.auth_time
+    session = browser_session.begin(subject.user, proof, subject.remember, subject.upstream)
+    return session.auth_time
 
 
 def _cancel(pending: PendingRequest | None, subject: Subject) -> Response:
@@ -190,8 +191,8 @@ def _page(
     wait: int = 0,
     action: str = "",
 ) -> Response:
-    known = factors.of_user(subject.user.id)
-    by_passkey = bool(known.passkeys) and passkeys.available()
+    user_factors = factors.of_user(subject.user.id)
+    by_passkey = bool(user_factors.passkeys) and passkeys.available()
     message = gettext(WRONG[problem]) if problem else None
     response = page.render(
         "second_factor.html",
@@ -199,11 +200,13 @@ def _page(
         action=action,
         form=form,
         user=subject.user,
-        passkey=passkeys.ask_as_second(subject.user, list(known.passkeys)) if by_passkey else None,
-        known=known,
+        passkey=passkeys.ask_as_second(subject.user, list(user_factors.passkeys))
+        if by_passkey
+        else None,
+        known=user_factors,
         problem=problem,
         error=limiting.waiting_time(wait) if wait else message,
     )
-    if form.unsent.data:  # goes on to an admin page, which wants to see the Origin
+    if form.unsent.data:  # continues at an admin page, which checks the Origin
         response.headers["Referrer-Policy"] = "same-origin"
     return response

@@ -1,4 +1,4 @@
-"""The sign-in page, a step of the dispatcher; without a pending request it leads to the account."""
+"""The sign-in page, a step of the dispatcher. Without a request, it leads to the account."""
 
 from dataclasses import replace
 
@@ -33,46 +33,46 @@ _NOTICES = {
 
 
 def sign_in() -> Response:
-    """Sign-in page. A wrong password and an unknown email look the same and take as long."""
+    """Ask for email and password. A wrong password and an unknown email look and time the same."""
     form = SignInForm()
     if form.password.data is not None:
-        # Under a flood, refusing must cost less than what it spares.
+        # Under a flood of requests, refusing must be cheap.
         passwords.look_for_room(lambda: _known_account(form.email.data or ""))
     pending = page.pending_request()
     validated, next_step = page.validate(pending) if pending else (None, None)
     current = browser_session.current_session()
     parameters = validated.grant.request.asked if validated else None
-    why = next_step.why if isinstance(next_step, decision.SignIn) else None
-    if "back" in request.args and current and why is None:
-        why = decision.Why.AGAIN  # a page of the account asks who is there
-    if form.is_submitted() and (provider := _chosen_provider(form, why)):
+    reason = next_step.why if isinstance(next_step, decision.SignIn) else None
+    if "back" in request.args and current and reason is None:
+        reason = decision.Why.AGAIN  # a page of the account requires a fresh sign-in
+    if form.is_submitted() and (provider := _chosen_provider(form, reason)):
         return upstream.start(
             provider,
             pending,
             remember=form.remember.data,
-            again=why is decision.Why.AGAIN,
+            again=reason is decision.Why.AGAIN,
             hint=form.email.data or (parameters.login_hint if parameters else None),
-            asked=parameters,
+            parameters=parameters,
         )
-    if pending and why is None and request.method == "GET" and "another" not in request.args:
+    if pending and reason is None and request.method == "GET" and "another" not in request.args:
         return authorize.resume(pending)  # signed in already, in another tab
-    if why is decision.Why.SELECT and current and "another" not in request.args and pending:
+    if reason is decision.Why.SELECT and current and "another" not in request.args and pending:
         return _select_account(validated, current, pending)
-    return _ask(form, validated, current, pending, why)
+    return _ask(form, validated, current, pending, reason)
 
 
-def _chosen_provider(form: SignInForm, why: decision.Why | None) -> Provider | None:
-    """Where a button leads, or the domain of the email address; `local` in the URL stays here."""
+def _chosen_provider(form: SignInForm, reason: decision.Why | None) -> Provider | None:
+    """Return the provider of a button or of the email's domain; none if `local` is in the URL."""
     providers = context.upstreams()
     if form.upstream.data:
         return providers.find(form.upstream.data)
-    if "local" in request.args or why is decision.Why.AGAIN:
+    if "local" in request.args or reason is decision.Why.AGAIN:
         return None
     return providers.of_email(form.email.data or "")
 
 
 def _providers(current: CurrentSession | None, again: bool) -> list[Provider]:
-    """Those to show: all of them, or those that can confirm who is signed in."""
+    """Return all providers, or for reauthentication those that are linked to the account."""
     if not (again and current):
         return list(context.upstreams())
     linked = {identity.provider for identity in identities.of_user(current.user.id)}
@@ -84,10 +84,10 @@ def _ask(
     validated: authorize.Validated | None,
     current: CurrentSession | None,
     pending: PendingRequest | None,
-    why: decision.Why | None,
+    reason: decision.Why | None,
 ) -> Response:
     error, wait = None, 0
-    again = why is decision.Why.AGAIN
+    again = reason is decision.Why.AGAIN
     if request.method == "POST":
         if form.validate():
             email = form.email.data or ""
@@ -108,7 +108,7 @@ def _ask(
         message = second_factor.WRONG["passkey"]
         error = error or gettext(message)
     notice = _NOTICES.get(request.args.get("notice", ""))
-    if why is decision.Why.SOMEBODY_ELSE:
+    if reason is decision.Why.SOMEBODY_ELSE:
         notice = N_("Please sign in with the account that the application requested.")
     return page.render(
         "sign_in.html",
@@ -151,14 +151,13 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     account = attempt.known_account
     user = users.find_by_email(email) if "\0" not in email else None
     imported = users.foreign_hash_methods()
-    # The transaction must not wait for Argon2. Not rolled back, after which the user would be read
-    # again.
+    # The transaction must not wait for Argon2. A rollback would read the user again.
     db.session.commit()
     if not authentication.verify_password(audit.USER, user, password, account, imported=imported):
         attempt.failed()
         return None
     attempt.passed()
-    # What ended meanwhile (a new password, a disabled user) ends this sign-in, too.
+    # A new password or a disabled user meanwhile ends this sign-in, too.
     locked = authentication.lock_verified(user, password, account) if user else None
     if locked is None:
         db.session.rollback()
@@ -166,13 +165,13 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
 
 
 def _known_account(email: str) -> str | None:
-    """The account that is named, if this browser is one that it has signed in from before."""
+    """Return the account of an email if it has signed in from this browser before."""
     email = email[: email_addresses.LONGEST]
     return device_cookie.mark(email) if device_cookie.id_for(email, at_password=True) else None
 
 
 def passkey_sign_in() -> Response:
-    """Sign-in with a passkey alone; the form is on the sign-in page."""
+    """Sign in with a passkey alone; the form is on the sign-in page."""
     pending = page.pending_request()
     form = PasskeyForm()
     if form.validate_on_submit():

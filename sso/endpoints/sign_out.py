@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sso.upstream import id_tokens, oidc
 else:
     id_tokens = program.late_module("sso.upstream.id_tokens")
-    oidc = program.late_module("sso.upstream.oidc")  # as in `upstream_web`
+    oidc = program.late_module("sso.upstream.oidc")  # as in `upstream`
 
 
 _PURPOSE, _USED = "after sign-out", "upstream logout token"
@@ -42,7 +42,7 @@ _LIFETIME = 600  # seconds, to sign out there
 
 
 def backchannel_logout(provider_id: str) -> Response:
-    """Ends the sessions that a provider has begun, on its word (OIDC Back-Channel Logout)."""
+    """End the sessions that a provider's logout token names (OIDC Back-Channel Logout)."""
     provider = context.upstreams().find(provider_id)
     if not isinstance(provider, OidcProvider):
         abort(404)
@@ -72,9 +72,10 @@ def backchannel_logout(provider_id: str) -> Response:
 
 
 def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
-    """End the session of this browser; the answer, if it leads to the provider's sign-out.
+    """End the session of this browser; return the page that leads to the provider's sign-out.
 
-    `then`: where the way back from there leads on to. Commits.
+    Returns `None` if there is no such sign-out. `then`: the URL after the return from there.
+    Commits.
     """
     current = browser_session.current_session()
     identity = identities.last_of_session(current.session.id) if current else None
@@ -99,22 +100,22 @@ def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
             ("state", policy.sign_value(then, _PURPOSE)),
         ],
     )
-    # No redirect: the policy of an application whose form led here may not allow to go on there
+    # No redirect: the policy of an application whose form led here may forbid the provider's URL
     # (Content Security Policy, form-action).
     return page.render("signing_out.html", provider=provider, url=url)
 
 
-def way_on() -> str | None:
-    """Where to go on after a provider's sign-out, if that is what led here."""
+def next_url() -> str | None:
+    """Return the next URL after the return from a provider's sign-out."""
     state = policy.verify_value(request.args.get("state", ""), _PURPOSE, _LIFETIME)
     return state[0] if state else None
 
 
 def sign_out() -> Response:
-    """Asks, then ends the session of this browser."""
+    """Ask, then end the session of this browser."""
     current = browser_session.current_session()
     if current is None:
-        uri = way_on()
+        uri = next_url()
         return _to(uri) if uri else _signed_out()
     form = SignOutForm()
     if not form.validate_on_submit():
@@ -125,20 +126,20 @@ def sign_out() -> Response:
 
 
 def _signed_out(back: tuple[str, str] | None = None) -> Response:
-    """The page after signing out. `back`: the text and the URL of a link to the application."""
+    """Render the page after signing out. `back`: text and URL of a link to the application."""
     return page.render("signed_out.html", back=back)
 
 
 def end_session() -> Response:
-    """Sign-out requested by a client: at once with a hint of this session, else after asking."""
-    request.get_data(cache=True)  # a form that is parsed first would leave nothing to read
+    """Sign out for a client: at once with a hint of this session, otherwise after asking."""
+    request.get_data(cache=True)  # before the form is parsed, which consumes the body
     form = SignOutForm()
-    # The button of our own page; any other post is a request like a GET.
+    # The button of the server's own page; any other POST is a request like a GET.
     decision = form.decision.data
     if decision is not None and not form.validate():
         decision = None
     if request.method == "POST" and decision is None:
-        # As at the authorization endpoint: only in a GET do the browser's cookies count.
+        # As at the authorization endpoint: browsers send the cookies only with a GET.
         return oauth_response.as_get("pages.end_session")
     logout = _read()
     current = browser_session.current_session()
@@ -173,7 +174,7 @@ def _to(uri: str) -> Response:
 
 
 def _nobody(logout: LogoutRequest) -> Response:
-    """Nobody is signed in on this browser: there is nothing to end, and nobody to ask."""
+    """Answer a request without a session: there is nothing to end, and nobody to ask."""
     if logout.error is None:
         return _go_on(logout)
     return errors.page(
@@ -203,7 +204,7 @@ def _ask(form: SignOutForm, current: CurrentSession, logout: LogoutRequest) -> R
 
 
 def _words(logout: LogoutRequest) -> str:
-    """What is wrong with a request, for the person."""
+    """Return the error of a request for the user."""
     if logout.client and logout.unregistered:
         return str(
             gettext(
@@ -215,14 +216,14 @@ def _words(logout: LogoutRequest) -> str:
 
 
 def _detail(logout: LogoutRequest) -> str | None:
-    """The same for the developers of the application; the log has it without the URI's query."""
+    """Return the error for the developers of the application; logs omit the URI's query."""
     return (
         f"{logout.error} Received: {logout.unregistered}" if logout.unregistered else logout.error
     )
 
 
 def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:
-    """A link to the site of a client, if one of its registered URLs tells where that is."""
+    """Return a link to the site of a client, if one of its registered URLs has one."""
     if client is None:
         return None
     registered = client.client_metadata.get("post_logout_redirect_uris") or []

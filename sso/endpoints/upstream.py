@@ -1,9 +1,8 @@
-"""Sign-in at the pages of a provider: the way there, and the callback (OIDC Core §3.1).
+"""Sign-in at the pages of a provider: the redirect and the callback (OIDC Core §3.1).
 
-What belongs to one sign-in travels in a cookie for the callback alone: signed, bound to this
-browser, and good for 15 minutes. `state` names the cookie's content, and counts once. A long
-authorization request waits in the database instead, because all cookies together have to fit into
-one header.
+The data of a sign-in travels in a cookie for the callback path: signed, bound to this browser, and
+valid for 15 minutes. `state` identifies the cookie, and works once. A long authorization request is
+stored in the database instead, because all cookies together have to fit into one header.
 """
 
 import secrets
@@ -45,13 +44,13 @@ FLOW_LIFETIME = 900  # seconds, to sign in there
 _PURPOSE, _USED = "upstream sign-in", "upstream state"
 _SLOTS = 3  # sign-ins at once, in several tabs; a cookie each
 _SLOT = "upstream_slot"
-_MAX_RESUME = 1000  # characters of a waiting request that the cookie takes
+_MAX_RESUME = 1000  # characters of a pending request in the cookie
 _MAX_COOKIE = 2400  # bytes: three of them, and the session's, fit into a header of 8190
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What the callback has to know. `resume`: the waiting request; empty if it is stored."""
+    """The data for the callback. `resume`: the pending request; empty if it is stored."""
 
     state: str
     provider: str
@@ -67,14 +66,16 @@ class Flow:
 
 
 def keep_flow(response: Response, flow: Flow, pending: PendingRequest | None) -> None:
-    """Keep it in this browser. Commits. Raises `ValueError` if it is too long."""
+    """Store a flow in this browser. Commits. Raises `ValueError` if it is too long."""
     resume = flow.resume or ""
     is_long = pending is not None and len(resume) > _MAX_RESUME
     value = policy.sign_value(astuple(replace(flow, resume="") if is_long else flow), _PURPOSE)
     if len(value) > _MAX_COOKIE:
         raise ValueError("the request is too long to keep")
     if pending and is_long:
-        limiting.spend(limiting.PUSHED_BY_ANYONE, "")  # a row until it is purged, as those are
+        limiting.spend(
+            limiting.PUSHED_BY_ANYONE, ""
+        )  # a row until it is purged, like a pushed request
         expires_at = clock.now() + timedelta(seconds=FLOW_LIFETIME)
         identities.add_waiting(_digest(flow), pending.parameters["client_id"], resume, expires_at)
         db.session.commit()
@@ -83,7 +84,7 @@ def keep_flow(response: Response, flow: Flow, pending: PendingRequest | None) ->
 
 
 def find_flow(provider: WebProvider) -> tuple[int, Flow] | None:
-    """The sign-in that an answer belongs to, and the place of its cookie."""
+    """Return the flow of a response, and the slot of its cookie."""
     state = request.args.get("state", "")
     for slot in range(_SLOTS):
         value = request.cookies.get(_cookie_name(slot), "")
@@ -95,12 +96,12 @@ def find_flow(provider: WebProvider) -> tuple[int, Flow] | None:
 
 
 def forget_flow(response: Response, slot: int) -> None:
-    """The callback is over."""
+    """Delete the cookie of a flow after the callback."""
     _set_cookie(response, slot, "")
 
 
 def is_first_use(flow: Flow) -> bool:
-    """Whether this state has not been used yet. Commits."""
+    """Mark the state as used, and commit; return False if it already was."""
     now = clock.now()
     connection = database.session_connection()
     first = redemption.use_once(
@@ -116,7 +117,7 @@ def is_first_use(flow: Flow) -> bool:
 
 
 def _stored(flow: Flow) -> str:
-    """The waiting request; empty if it is gone."""
+    """Return the stored pending request; empty if it is gone."""
     waiting = identities.find_waiting(_digest(flow))
     return waiting.resume if waiting else ""
 
@@ -130,7 +131,7 @@ def _cookie_name(slot: int) -> str:
 
 
 def _set_cookie(response: Response, slot: int, value: str) -> None:
-    """Lax: the way back from the provider is a navigation that another site has begun."""
+    """Set the cookie, with SameSite=Lax because the provider's site redirects back."""
     settings = context.settings()
     more: dict[str, Any] = {"secure": settings.is_https, "httponly": True, "samesite": "Lax"}
     path = f"{settings.base_path}/sign-in/callback"
@@ -139,12 +140,12 @@ def _set_cookie(response: Response, slot: int, value: str) -> None:
     )
 
 
-# Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
+# There is nothing to guess, but each failure calls the provider, and adds an audit event.
 LIMIT = replace(limiting.PASSKEY, name="upstream")
 
 
 def start_at_provider(attempt: Attempt) -> Response:
-    """Send the browser to the provider. Commits."""
+    """Redirect the browser to the provider. Commits."""
     provider = attempt.provider
     assert isinstance(provider, WebProvider)
     db.session.commit()  # no transaction waits for the provider
@@ -175,14 +176,14 @@ def start_at_provider(attempt: Attempt) -> Response:
 
 
 def _parameters(attempt: Attempt) -> dict[str, str]:
-    """What is passed on of the application's request (OIDC Core §3.1.2.1)."""
+    """Return the parameters that are passed on to the provider (OIDC Core §3.1.2.1)."""
     parameters: dict[str, str] = {}
-    asked, provider = attempt.asked, attempt.provider
+    request, provider = attempt.request, attempt.provider
     is_google = isinstance(provider, GoogleProvider)
     if attempt.again:
         parameters["prompt"] = "select_account" if is_google else "login"
         parameters["max_age"] = "0"
-    elif asked and "select_account" in asked.prompt:
+    elif request and "select_account" in request.prompt:
         parameters["prompt"] = "select_account"
     if attempt.max_age is not None and not attempt.again:
         parameters["max_age"] = str(attempt.max_age)
@@ -190,7 +191,7 @@ def _parameters(attempt: Attempt) -> dict[str, str]:
         parameters["login_hint"] = attempt.hint
     if isinstance(provider, OidcProvider):
         parameters["ui_locales"] = languages.language()
-        wants_two = asked and (asked.needs_two_factors or asked.prefers_two_factors)
+        wants_two = request and (request.needs_two_factors or request.prefers_two_factors)
         if wants_two and provider.two_factor_acr:
             parameters["acr_values"] = " ".join(provider.two_factor_acr)
     return parameters
@@ -207,12 +208,12 @@ def _url(provider: WebProvider, flow: Flow, more: dict[str, str]) -> str:
 
 
 def _redirect_uri(provider: WebProvider) -> str:
-    """One for each provider, so that no other one's answer is taken for its (RFC 9700 §4.4.2)."""
+    """Return the redirect URI, distinct for each provider against mix-up (RFC 9700 §4.4.2)."""
     return f"{context.settings().base_url}/sign-in/callback/{provider.id}"
 
 
 def callback(provider_id: str) -> Response:
-    """Where a provider sends people back to."""
+    """Complete the sign-in after the provider has redirected back."""
     provider = context.upstreams().find(provider_id)
     if not isinstance(provider, WebProvider):
         abort(404)
@@ -244,18 +245,18 @@ def _complete(provider: WebProvider, flow: Flow) -> Response:
         max_age=flow.max_age,
     )
     page.restore({**flow.back, **({"resume": flow.resume} if flow.resume else {})})
-    tried = routing.enter("")
+    limit_attempt = routing.enter("")
     try:
         return upstream_sign_in.finish(attempt, _identity(provider, flow))
     except UpstreamUnavailable as error:
         return upstream_sign_in.unavailable(provider, error)
     except UpstreamRefused as error:
-        tried.failed()
+        limit_attempt.failed()
         return upstream_sign_in.refused(provider, error)
 
 
 def _identity(provider: WebProvider, flow: Flow) -> UpstreamIdentity:
-    """Who the answer is about. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
+    """Return the identity in a response. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
     answer = {name: request.args.getlist(name) for name in ("code", "iss", "error")}
     if any(len(values) > 1 for values in answer.values()):
         raise UpstreamRefused("a parameter of the answer is repeated")
@@ -284,7 +285,7 @@ def _check_answer(code: str | None, error: str | None) -> None:
 
 
 def _stale() -> Response:
-    """Used, too old, or begun in another browser."""
+    """Render the page for a flow that is used, too old, or of another browser."""
     return errors.page(
         gettext("This sign-in was begun in another browser, has expired, or is complete."),
         title=gettext("Please start again"),
@@ -292,7 +293,7 @@ def _stale() -> Response:
     )
 
 
-# How an attempt begins, by the class of its provider.
+# The functions that begin an attempt, by the class of the provider.
 HANDLERS: Mapping[type[Provider], Callable[[Attempt], Response]] = {
     LdapProvider: upstream_sign_in.start_at_directory,
     WebProvider: start_at_provider,
@@ -307,20 +308,20 @@ def start(
     again: bool = False,
     hint: str | None = None,
     user_id: str | None = None,
-    asked: AuthorizationRequest | None = None,
+    parameters: AuthorizationRequest | None = None,
 ) -> Response:
-    """Send the browser to the provider, or to the page that asks for a password of its."""
-    handler = next(found for kind in type(provider).__mro__ if (found := HANDLERS.get(kind)))
+    """Redirect the browser to the provider, or show the page for a directory's password."""
+    handler = next(start_at for kind in type(provider).__mro__ if (start_at := HANDLERS.get(kind)))
     return handler(
         Attempt(
             provider,
             pending,
             clock.now(),
             remember=remember,
-            again=again or (asked is not None and "login" in asked.prompt),
+            again=again or (parameters is not None and "login" in parameters.prompt),
             user_id=user_id,
             hint=hint,
-            max_age=asked.max_age if asked else None,
-            asked=asked,
+            max_age=parameters.max_age if parameters else None,
+            request=parameters,
         )
     )

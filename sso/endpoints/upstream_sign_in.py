@@ -1,8 +1,8 @@
-"""The end of every sign-in through an upstream provider, and the page for a directory's password.
+"""The completion of upstream sign-ins, and the page for a directory's password.
 
-The end is the same however the provider has authenticated the person: they are signed in, link an
-identity, or have to prove themselves first. A password typed for a directory is sent to that
-directory alone, never compared with one of ours; and none of ours is sent there.
+The completion is the same for all providers: the user is signed in, links an identity, or has to
+sign in locally first. A password for a directory is sent to that directory only, and never compared
+with a local one; local passwords are never sent to a directory.
 """
 
 from dataclasses import dataclass
@@ -49,11 +49,12 @@ SKEW = timedelta(minutes=1)  # between the provider's clock and ours
 
 @dataclass(frozen=True)
 class Attempt:
-    """A sign-in through a provider, from the button on.
+    """A sign-in through a provider, beginning with the button.
 
-    `again`: the person has to authenticate again. `user_id`: who is signed in here, and adds
-    the identity to their account. `hint`: the email address that was typed. `max_age`: the oldest
-    sign-in, in seconds, that the application takes. `asked`: its request, while it begins.
+    `again`: the user has to authenticate again. `user_id`: the signed-in user who adds the identity
+    to the account. `hint`: the email address that was typed. `max_age`: the oldest sign-in, in
+    seconds, that the application accepts. `request`: the application's request, unless the browser
+    has just returned from the provider.
     """
 
     provider: Provider
@@ -64,11 +65,11 @@ class Attempt:
     user_id: str | None = None
     hint: str | None = None
     max_age: int | None = None
-    asked: AuthorizationRequest | None = None
+    request: AuthorizationRequest | None = None
 
 
 def finish(attempt: Attempt, identity: UpstreamIdentity) -> Response:
-    """Go on after the provider has said who it is. Commits."""
+    """Complete an attempt with the identity from the provider. Commits."""
     counters.upstream(attempt.provider.id, "ok")
     if attempt.user_id:
         return _link_own(attempt, identity)
@@ -113,7 +114,7 @@ def finish(attempt: Attempt, identity: UpstreamIdentity) -> Response:
 
 
 def _is_fresh(attempt: Attempt, identity: UpstreamIdentity) -> bool:
-    """Whether the person has proven themselves there since the attempt began."""
+    """Return whether the user authenticated at the provider after the attempt began."""
     return identity.auth_time is not None and identity.auth_time >= attempt.began_at - SKEW
 
 
@@ -127,7 +128,7 @@ def _link_own(attempt: Attempt, identity: UpstreamIdentity) -> Response:
 
 
 def _link(provider: Provider, identity: UpstreamIdentity) -> Response | None:
-    """Link it to the account that is signed in; the answer, if that is not possible. Commits."""
+    """Link an identity to the signed-in account; return a page if it is refused. Commits."""
     current = page.signed_in()
     if policy.lock(current) is None or not may_link(current):
         db.session.rollback()
@@ -142,13 +143,13 @@ def _link(provider: Provider, identity: UpstreamIdentity) -> Response | None:
 
 
 def may_link(current: CurrentSession) -> bool:
-    """Whether this session may add a way to sign in, or remove one."""
+    """Return whether this session may link or unlink identities."""
     return policy.is_fresh(current) and not policy.lacks_second_factor(current)
 
 
 @login_required
 def connect() -> Response:
-    """Asks whether to link the identity that waits to the account that has just signed in."""
+    """Ask whether to link the pending identity to the account that has just signed in."""
     pending, waiting, current = (
         page.pending_request(),
         browser_session.pending_identity(),
@@ -169,7 +170,7 @@ def connect() -> Response:
 
 
 def unavailable(provider: Provider, error: Exception) -> Response:
-    """The page when a provider cannot be asked. The other ways to sign in stay open."""
+    """Render the page for a provider that is unavailable, and record the failure."""
     counters.upstream(provider.id, "unavailable")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=f"unavailable: {error}"[:200])
     message = gettext("%(provider)s cannot be reached at the moment.", provider=provider.name)
@@ -177,7 +178,7 @@ def unavailable(provider: Provider, error: Exception) -> Response:
 
 
 def refused(provider: Provider, error: Exception) -> Response:
-    """The page when a provider did not let the person in, or its answer is not accepted."""
+    """Render the page for a sign-in that failed at the provider, and record the failure."""
     counters.upstream(provider.id, "refused")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=str(error)[:200])
     message = gettext("The sign-in with %(provider)s did not succeed.", provider=provider.name)
@@ -209,10 +210,10 @@ class DirectoryForm(PageForm):
 
 
 def start_at_directory(attempt: Attempt) -> Response:
-    """Show the page, with what was typed before."""
+    """Show the page for the password, with the name that was typed before."""
     provider = attempt.provider
     assert isinstance(provider, LdapProvider)
-    form = DirectoryForm()  # not validated: it was another one that was submitted
+    form = DirectoryForm()  # not validated: another form was submitted
     form.user_name.data, form.remember.data = attempt.hint or "", attempt.remember
     if attempt.again and (current := browser_session.current_session()):
         form.remember.data = current.session.remembered
@@ -220,7 +221,7 @@ def start_at_directory(attempt: Attempt) -> Response:
 
 
 def directory_sign_in(provider_id: str) -> Response:
-    """Asks for the name and password of a directory, and signs in who has given them."""
+    """Ask for the name and password in a directory, and sign the user in."""
     provider = context.upstreams().find(provider_id)
     if not isinstance(provider, LdapProvider):
         abort(404)
@@ -231,34 +232,35 @@ def directory_sign_in(provider_id: str) -> Response:
     if is_linking and current is None:
         return page.confirm_first("identities")
     login = form.user_name.data or ""
-    tried, wait = page.try_once(login)
+    attempt, wait = page.try_once(login)
     if wait:
         return _page(provider, form, limiting.waiting_time(wait), wait, is_linking)
-    begun = perf_counter()
+    started_at = perf_counter()
     try:
         identity = _ask(provider, login, form.password.data or "")
     except UpstreamUnavailable as error:
         return unavailable(provider, error)
     except limiting.TooManyAttempts as error:
-        concurrency.delay_refusal(begun)
+        concurrency.delay_refusal(started_at)
         return _page(
             provider, form, limiting.waiting_time(error.seconds), error.seconds, is_linking
         )
     except NotAllowed as error:
-        tried.failed()
-        concurrency.delay_refusal(begun)
+        attempt.failed()
+        concurrency.delay_refusal(started_at)
         return _page(provider, form, _words(provider, error), is_linking=is_linking)
-    tried.passed()
-    linking.readmit(audit.USER, provider, identity)
+    attempt.passed()
+    linking.enable_user(audit.USER, provider, identity)
     user_id = str(current.user.id) if current else None
     remember = bool(form.remember.data)
     return finish(Attempt(provider, pending, clock.now(), remember, user_id=user_id), identity)
 
 
 def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
-    """Who this is. A wrong password counts against the account, by whichever name it was meant.
+    """Verify name and password, and return the identity. Ends the transaction.
 
-    Raises `NotAllowed`, `TooManyAttempts` and `UpstreamUnavailable`. Ends the transaction.
+    A wrong password counts against the account, whichever of its names was typed. Raises
+    `NotAllowed`, `TooManyAttempts` and `UpstreamUnavailable`.
     """
     bind: limiting.Attempt | None = None
     user_id = None
@@ -291,7 +293,7 @@ def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
 
 
 def _words(provider: LdapProvider, error: NotAllowed) -> str:
-    """What to tell; only who has typed the right password learns more than that it was refused."""
+    """Return the message of a refusal; the reason only if the password was correct."""
     text = gettext("The name or the password is wrong.")
     if error.is_password_right:
         text = gettext("Your account in %(provider)s is disabled.", provider=provider.name)

@@ -1,5 +1,5 @@
-"""Says in plain words why a request was refused, and how to fix it, from what was stored of it.
+"""Explanations: why a request was refused, and how to fix it, from its stored details.
 
-What the client has registered is read when the question is asked. Each check of `explaining` knows
-one cause. Commands say it in English, pages in the reader's language.
+The client's registration is read at the time of the explanation. Each check in `explaining` covers
+one cause. Commands print English, pages use the reader's language.
 """

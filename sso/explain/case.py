@@ -24,7 +24,7 @@ EXPECTED, REGISTERED = Message("expected"), Message("registered now")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was received, and beside it what it should have been."""
+    """A received value and the expected one."""
 
     name: str
     received: str
@@ -36,9 +36,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`command` fixes it, and can be run as it is; without one, `fix` says where to change what.
+    """The cause of a refusal and its fix. `command`: a command that fixes it, ready to run.
 
-    `cause` is a `Message`, or the description that the application was sent.
+    `cause` is a `Message`, or the description that was sent to the application.
     """
 
     cause: str
@@ -51,7 +51,7 @@ class Explanation:
 
 
 class Case:
-    """A refusal, with its client and its user as they are now."""
+    """A refusal, with the current state of its client and its user."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -82,7 +82,7 @@ class Case:
         return context.settings()
 
     def update(self, *options: str) -> str | None:
-        """The command that changes the client so."""
+        """Return the command that updates the client with these options."""
         return self.command("client", "update", *options)
 
     def command(self, group: str, verb: str, *options: str) -> str | None:
@@ -107,18 +107,18 @@ def named(client: Client) -> str:
 
 
 def compared(name: str, received: str, label: Message, expected: str) -> Comparison:
-    """Compare two URLs. Escape what is not ASCII, because letters may look alike."""
+    """Compare two URLs. Characters outside ASCII are escaped, because letters may look alike."""
     received, expected = (
         HIDDEN.join(part.encode("ascii", "backslashreplace").decode() for part in url.split(HIDDEN))
         for url in (received, expected)
     )
-    kept_url = kept_of(expected, received)
-    differences = [difference.message for difference in url_differences(received, kept_url)]
-    return Comparison(name, received, label, expected, differences, marks(received, kept_url))
+    redacted_url = redacted_like(expected, received)
+    differences = [difference.message for difference in url_differences(received, redacted_url)]
+    return Comparison(name, received, label, expected, differences, marks(received, redacted_url))
 
 
-def kept_of(expected: str, received: str) -> str:
-    """What would have been kept of the expected URL, if something of the received one is hidden."""
+def redacted_like(expected: str, received: str) -> str:
+    """Redact the expected URL if the stored one is redacted, so that they can be compared."""
     return redact_url(expected) if HIDDEN in received else expected
 
 

@@ -1,4 +1,4 @@
-"""Why a client or its token was refused: unknown, disabled, not authenticated, too few scopes."""
+"""Checks of clients and their tokens: unknown, disabled, not authenticated, missing scopes."""
 
 from difflib import get_close_matches
 
@@ -31,7 +31,7 @@ _DISABLED = (Reason.CLIENT_DISABLED, Reason.TOKEN_OF_DISABLED_CLIENT)
 
 
 def unknown(case: Case) -> Explanation | None:
-    """The nearest client is named: to operators alone, who may list all of them."""
+    """Explain an unknown client. Only operators see this: it names the nearest client."""
     claimed = case["client"]
     if case.client or not claimed or case.refusal.client_id:
         return None
@@ -264,7 +264,7 @@ def unread_key_set(case: Case) -> Explanation | None:
 
 
 def _with_clock(cause: Message, ahead: int) -> Message:
-    """Add how far the client's clock is off, by the time of its assertion."""
+    """Add the offset of the client's clock, by the time of its assertion."""
     if abs(ahead) < 5:
         return cause
     if ahead > 0:
@@ -338,7 +338,7 @@ def no_token(case: Case) -> Explanation | None:
 
 
 def not_its_own(case: Case) -> Explanation | None:
-    """RFC 7662 §4, RFC 7009 §2.1: the answer does not say so."""
+    """Explain another client's token, which the response does not reveal (RFC 7662 §4)."""
     if case.refusal.name != Event.TOKEN_REFUSED:
         return None
     return Explanation(

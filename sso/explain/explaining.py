@@ -1,4 +1,4 @@
-"""Finds a stored refusal by its error ID, and explains it: the first check that knows the cause."""
+"""Find a stored refusal by its error ID, and explain it by the first check that applies."""
 
 import re
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _CHECKS = (
     requests.silent,
     requests.denied,
     pages.form_without_token,
-    pages.wrong_address,
+    pages.wrong_path,
     pages.page,
 )
 
@@ -51,13 +51,13 @@ def explain(refusal: Refusal) -> tuple[Case, Explanation]:
 
 
 _AT_ONCE = 10
-_SHORTEST = 4  # of the beginning of an ID
-# What a person reads out for a digit (Crockford's base 32).
+_SHORTEST = 4  # characters of the beginning of an ID
+# Letters that people confuse with digits (Crockford's base 32).
 _MISREAD = str.maketrans("ilo", "110")
 
 
 def find_refusals(request_id: str) -> Sequence[Refusal]:
-    """The refusals of requests with this ID, or else with one that begins so, oldest first."""
+    """Return the refusals with this ID, or else with this beginning, oldest first."""
     normalized = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
     spellings = dict.fromkeys((request_id, f"{normalized[:4]}-{normalized[4:]}"))
     for by_beginning in (False, True) if len(normalized) >= _SHORTEST else (False,):

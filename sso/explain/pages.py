@@ -1,4 +1,4 @@
-"""Forms, addresses, and pages."""
+"""Checks of forms, paths and pages."""
 
 from urllib.parse import urlsplit
 
@@ -9,7 +9,7 @@ from sso.i18n.message import Message
 
 
 def form_without_token(case: Case) -> Explanation | None:
-    """Why the cookie that belongs to the form's token did not come."""
+    """Explain a form whose CSRF token or cookie is missing or old."""
     if case.refusal.name != Event.CSRF_REFUSED:
         return None
     base = urlsplit(case.settings.base_url)
@@ -52,20 +52,20 @@ def form_without_token(case: Case) -> Explanation | None:
     )
 
 
-def wrong_address(case: Case) -> Explanation | None:
-    meant = case["meant"]
-    if not meant:
+def wrong_path(case: Case) -> Explanation | None:
+    intended_path = case["meant"]
+    if not intended_path:
         return None
     base = case.settings.base_url
     origin = base.removesuffix(case.settings.base_path)
-    origin_asked = (
+    requested_origin = (
         f"{case['scheme'] or urlsplit(base).scheme}://{case['host'] or urlsplit(base).netloc}"
     )
     return Explanation(
         Message(
             "There is nothing at %(asked)s. It looks like %(meant)s.",
-            asked=f"{origin_asked}{case['path']}",
-            meant=f"{origin}{meant}",
+            asked=f"{requested_origin}{case['path']}",
+            meant=f"{origin}{intended_path}",
         ),
         Message(
             "Set the issuer of the application to %(issuer)s; most then find all addresses by "
@@ -75,7 +75,7 @@ def wrong_address(case: Case) -> Explanation | None:
     )
 
 
-# Pages about nothing but themselves.
+# Error pages without a further cause, by status.
 _PAGES = {
     403: (
         Message("The page is for another user, or needs a sign-in first."),

@@ -58,7 +58,7 @@ def pushed(case: Case) -> Explanation | None:
 
 
 def signed(case: Case) -> Explanation | None:
-    """Requests that the client signs (RFC 9101)."""
+    """Explain a signed request that is missing or invalid (RFC 9101)."""
     if case.cause == Cause.NOT_SIGNED:
         return Explanation(
             Message(
@@ -76,7 +76,7 @@ def signed(case: Case) -> Explanation | None:
 _DPOP_AT_FAULT = Message(
     "Update the application's library for DPoP, or report this to its developers."
 )
-# Faults without an entry are told by their description.
+# Faults without an entry are explained by their description.
 _DPOP: dict[str, tuple[Message, Message]] = {
     KeyFault.MISSING: (
         Message(
@@ -162,7 +162,7 @@ _DPOP: dict[str, tuple[Message, Message]] = {
 
 
 def dpop(case: Case) -> Explanation | None:
-    """What is wrong with the key of a request, or with its proof (RFC 9449)."""
+    """Explain a fault of a DPoP key or proof (RFC 9449)."""
     if not (fault := case["dpop"]):
         return None
     if received := case["htu_uri"]:

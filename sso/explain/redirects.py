@@ -1,4 +1,4 @@
-"""URLs that are not the registered ones."""
+"""Checks of redirect URIs."""
 
 from urllib.parse import urlsplit
 
@@ -11,8 +11,8 @@ from sso.explain.case import (
     Comparison,
     Explanation,
     compared,
-    kept_of,
     named,
+    redacted_like,
     sentences,
 )
 from sso.i18n import N_
@@ -31,7 +31,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def unregistered(case: Case) -> Explanation | None:
-    """At the authorization endpoint (RFC 9700 §4.1.3), or after sign-out."""
+    """Explain an unregistered URI of an authorization request or a sign-out (RFC 9700 §4.1.3)."""
     logout = "post_logout_redirect_uri"
     name = logout if case[logout] else "redirect_uri"
     received, client = case[name], case.client
@@ -47,8 +47,8 @@ def unregistered(case: Case) -> Explanation | None:
             Message("No action is needed."),
         )
     cause = Message("The %(name)s is not registered for the client.", name=name)
-    by_kept = {kept_of(uri, received): uri for uri in registered}
-    closest = by_kept.get(nearest_url(received, by_kept) or "")
+    by_redacted = {redacted_like(uri, received): uri for uri in registered}
+    closest = by_redacted.get(nearest_url(received, by_redacted) or "")
     comparison = compared(name, received, REGISTERED, closest) if closest else None
     if comparison:
         cause = Message(
@@ -136,7 +136,7 @@ def _fix(
             name=name,
         )
     elif closest:
-        # The same host, but perhaps a page of its that redirects anywhere, or somebody else's.
+        # The host is the same, but the page may be an open redirector, or another owner's.
         callback = Message(
             "Anyone can send such a request. If this path is the application's callback, register "
             "it:"
@@ -155,7 +155,7 @@ def _all_of(client: Client, name: str | None = None) -> list[str]:
 
 
 def _is_same_place(received: str, registered: str) -> bool:
-    """Return whether both URLs are of the same owner: the same host, by https or on loopback."""
+    """Return whether both URLs have the same owner: the same host by https, or loopback."""
     first, second = urlsplit(received), urlsplit(registered)
     if urls.is_loopback(first.hostname) and urls.is_loopback(second.hostname):
         return True

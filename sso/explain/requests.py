@@ -1,4 +1,4 @@
-"""Scopes, parameters and people."""
+"""Checks of scopes, parameters and groups."""
 
 from sso.explain.case import Case, Explanation, command, described, sentences
 from sso.flow import decision, scopes
@@ -14,8 +14,8 @@ def dropped_scopes(case: Case) -> Explanation | None:
     if not names or case.client is None:
         return None
     registered = scopes.split(case.client.scope)
-    unknown = [name for name in names if name not in scopes.SCOPES]
-    missing = [name for name in names if name not in (*unknown, *registered)]
+    unknown_names = [name for name in names if name not in scopes.SCOPES]
+    missing = [name for name in names if name not in (*unknown_names, *registered)]
     if case["error"]:
         now = Message(
             "None of the scopes asked for can be granted. By now all of them are registered."
@@ -28,20 +28,20 @@ def dropped_scopes(case: Case) -> Explanation | None:
         why = N_("Some of the scopes asked for are not granted: %(why)s.")
     parts = []
     if missing:
-        named = " ".join(missing)
-        parts.append(Message("%(scopes)s not registered for the client", scopes=named))
-    if unknown:
-        named = " ".join(unknown)
-        parts.append(Message("%(scopes)s unknown to this server", scopes=named))
+        listed = " ".join(missing)
+        parts.append(Message("%(scopes)s not registered for the client", scopes=listed))
+    if unknown_names:
+        listed = " ".join(unknown_names)
+        parts.append(Message("%(scopes)s unknown to this server", scopes=listed))
     if not parts:
         return Explanation(now, Message("Try again."))
     options = [option for name in missing for option in ("--add-scope", name)]
     fixes = []
-    if unknown:
+    if unknown_names:
         fixes.append(Message("Remove what is unknown from the settings of the application."))
     if missing:
-        named = " ".join(missing)
-        fixes.append(Message("If the application may have it, register %(scopes)s:", scopes=named))
+        listed = " ".join(missing)
+        fixes.append(Message("If the application may have it, register %(scopes)s:", scopes=listed))
     return Explanation(
         Message(why, why=joined(N_("%(one)s, %(other)s"), parts)),
         sentences(*fixes),
@@ -120,12 +120,12 @@ _PARAMETERS = {
 
 
 def parameter(case: Case) -> Explanation | None:
-    name, sent = case["parameter"], case["sent"]
+    name, received = case["parameter"], case["sent"]
     if not name:
         return None
     cause = described(case)
-    if sent:
-        cause = Message("%(description)s Received: %(sent)s", description=cause, sent=sent)
+    if received:
+        cause = Message("%(description)s Received: %(sent)s", description=cause, sent=received)
     return Explanation(cause, _PARAMETERS.get(name, AT_THE_APPLICATION))
 
 
@@ -133,13 +133,13 @@ def not_a_member(case: Case) -> Explanation | None:
     client, user = case.client, case.user
     if case.cause not in (Cause.NOT_A_MEMBER, Cause.NO_LONGER_A_MEMBER) or client is None:
         return None
-    who = user.email if user else Message("The user")
+    person = user.email if user else Message("The user")
     groups = client.groups
     if not groups or (user and set(groups) & set(user.groups)):
         return Explanation(
             Message(
                 "%(who)s was in none of the groups that may use the client, and may use it now.",
-                who=who,
+                who=person,
             ),
             Message("Let them sign in again."),
         )
@@ -147,7 +147,7 @@ def not_a_member(case: Case) -> Explanation | None:
     return Explanation(
         Message(
             "%(who)s is in none of the groups that may use the client: %(groups)s.",
-            who=who,
+            who=person,
             groups=", ".join(groups),
         ),
         Message("If the person may use it, add them to one of these:")
@@ -175,7 +175,7 @@ _SILENT = {
 
 
 def silent(case: Case) -> Explanation | None:
-    """`prompt=none`, where a page would be needed (OIDC Core §3.1.2.6)."""
+    """Explain `prompt=none` for a request that needs a page (OIDC Core §3.1.2.6)."""
     if case["error"] not in decision.SILENT_ERRORS:
         return None
     fix = Message("Make the application repeat the request without prompt=none.")

@@ -1,4 +1,4 @@
-"""Codes, verifiers, refresh tokens and access tokens."""
+"""Checks of codes, refresh tokens and access tokens."""
 
 from enum import Enum
 
@@ -17,11 +17,11 @@ def presented(case: Case) -> Explanation | None:
     kind = _kind_presented(case)
     if kind is None:
         return None
-    used, expires, at = case.moment("used_at"), case.moment("expires_at"), case.refusal.at
-    if used and (not case["reason"] or case.reason == Reason.USED_BEFORE):
-        return _used(case, kind, f"{used:%Y-%m-%d %H:%M:%S} UTC")
-    if case.reason == Reason.EXPIRED and expires:
-        ago = _duration((at - expires).total_seconds())
+    used_at, expires_at, at = case.moment("used_at"), case.moment("expires_at"), case.refusal.at
+    if used_at and (not case["reason"] or case.reason == Reason.USED_BEFORE):
+        return _used(case, kind, f"{used_at:%Y-%m-%d %H:%M:%S} UTC")
+    if case.reason == Reason.EXPIRED and expires_at:
+        ago = _duration((at - expires_at).total_seconds())
         late = Message(
             "The %(what)s had expired %(duration)s before.", what=kind.value, duration=ago
         )
@@ -56,7 +56,7 @@ def presented(case: Case) -> Explanation | None:
 
 
 def narrowed(case: Case) -> Explanation | None:
-    """What the grant no longer gives (see `flow.narrowing`); groups are a cause of their own."""
+    """Explain a narrowed grant (see `flow.narrowing`), except for groups."""
     if case.cause == Cause.ONE_FACTOR:
         return Explanation(
             Message(

@@ -1,7 +1,7 @@
-"""The codes of refusals that were stored before refusals had codes, told from their sentences.
+"""The codes of refusals that version 0.1.0 stored without codes, recognized by their sentences.
 
-The sentences here are those of version 0.1.0. Nothing that is written today is compared with them,
-and the rows that have them are deleted after `store.expired.KEEP_REFUSALS`.
+No current message is compared with these sentences. The rows that have them are deleted after
+`store.expired.KEEP_REFUSALS`.
 """
 
 from collections.abc import Mapping
@@ -62,11 +62,11 @@ _JWT_FAULTS = {
 
 
 def facts_of(details: Mapping[str, Any]) -> dict[str, str]:
-    """Return what today's code would have stored besides."""
+    """Return the codes that the current version would have stored."""
     if "code" in details or "reason_code" in details:
         return {}
     description, reason = str(details.get("description")), str(details.get("reason"))
-    kind, _, rest = reason.partition(": ")
+    kind, _, value = reason.partition(": ")
     facts: dict[str, str] = {}
     if description in _CAUSES:
         facts["code"] = _CAUSES[description]
@@ -74,7 +74,7 @@ def facts_of(details: Mapping[str, Any]) -> dict[str, str]:
         facts["reason_code"] = _REASONS[reason]
     elif kind in _WITH_MORE:
         code, variable = _WITH_MORE[kind]
-        facts |= {"reason_code": code, variable: rest}
+        facts |= {"reason_code": code, variable: value}
     for text, fault in _JWT_FAULTS.items():
         if text in f"{description} {reason}":
             return {**facts, "jwt": fault}

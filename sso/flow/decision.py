@@ -61,7 +61,7 @@ class Consent:
 
     @classmethod
     def of(cls, record: "ConsentRecord | None") -> "Consent | None":
-        """What is recorded of a consent."""
+        """Return the consent that is recorded."""
         if record is None:
             return None
         return cls(
@@ -95,7 +95,7 @@ class Facts:
     now: datetime
 
     def _is_for_this(self, moment: datetime | None) -> bool:
-        """Whether something happened since the client asked, recently, and satisfied nothing yet.
+        """Return whether something happened since the client asked, recently, and was not used yet.
 
         The caller checks that its form was submitted for this request. Otherwise someone with the
         URL of an old pending request could get it answered by a step of another one.
@@ -302,7 +302,7 @@ def decide(
     policy: Policy,
     now: datetime,
 ) -> Decision:
-    """The next step for a valid request, or its answer."""
+    """Return the next step for a valid request, or its answer."""
     silent = "none" in request.prompt
     if request.denied:
         return Refuse("access_denied", describe(Cause.DENIED))
@@ -335,7 +335,7 @@ def decide(
 
 
 def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:
-    """What a grant records of a request that is answered with a code, by field."""
+    """Return the fields of the grant for a request that is answered with a code."""
     return {
         "scope": request.scope,
         "claims": request.claims.stored(),
@@ -349,7 +349,7 @@ def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
 
 
 def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:
-    """The `acr` to state for a session's, or `None` when an essential one was not reached.
+    """Return the `acr` to state for a session's; `None` if an essential one was not reached.
 
     A session with two factors also satisfies one.
     """

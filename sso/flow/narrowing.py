@@ -64,7 +64,7 @@ class Allowed:
     refusal: Message | None = None
 
     def scope_of(self, granted: str) -> str:
-        """The granted scopes that are still allowed, in their order."""
+        """Return the granted scopes that are still allowed, in their order."""
         return " ".join(name for name in scopes.split(granted) if name in self.scopes)
 
     def scope_at(self, audience: str | None, scope: str) -> str | None:
@@ -79,14 +79,14 @@ class Allowed:
         return " ".join(map(resources.scope_of, usable)) if usable else None
 
     def claims_of(self, requested: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-        """The claims requested one by one that are still allowed, by place."""
+        """Return the claims requested one by one that are still allowed, by place."""
         return within(requested, self.scopes)
 
 
 def within(
     requested: Mapping[str, Iterable[str]], scope_names: Iterable[str]
 ) -> dict[str, list[str]]:
-    """The claims requested one by one, by place, that these scopes cover."""
+    """Return the claims requested one by one, by place, that these scopes cover."""
     if not requested:
         return {}
     covered = frozenset(scopes.claims_of(scope_names))
@@ -98,7 +98,7 @@ def within(
 def allowed(
     client: Registration, groups: Collection[str], grant: Granted, apis: Apis = NO_APIS
 ) -> Allowed:
-    """What a grant may give now; `groups` are those of its user, `apis` those of its client.
+    """Return what a grant may give now; `groups` are those of its user, `apis` those of its client.
 
     Single claims may go beyond the scope of the grant, so all allowed scopes are returned.
     """
@@ -131,7 +131,7 @@ def _common(registered: str, consented: str | None) -> frozenset[str]:
 def what_is_left(
     client: Registration, groups: Collection[str], grant: Granted, apis: Apis = NO_APIS
 ) -> tuple[str, dict[str, list[str]]]:
-    """The scope and the single claims that a grant may still give. Raises `NothingLeft`."""
+    """Return the scope and the single claims that a grant may still give. Raises `NothingLeft`."""
     current = allowed(client, groups, grant, apis)
     scope = current.scope_of(grant.scope)
     if current.refusal or not scope:

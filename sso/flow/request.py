@@ -31,21 +31,21 @@ class ClaimsRequest:
     acr_essential: bool = False
 
     def stored(self) -> dict[str, list[str]]:
-        """What a grant remembers."""
+        """Return the part that a grant stores: the claims by place."""
         both = {"userinfo": list(self.userinfo), "id_token": list(self.id_token)}
         return {place: names for place, names in both.items() if names}
 
     def without(self, withheld: frozenset[str]) -> "ClaimsRequest":
         """Return it without the claims of scopes that the user withholds."""
-        gone = set(scopes.claims_of(withheld))
+        withheld_claims = set(scopes.claims_of(withheld))
         return replace(
             self,
-            userinfo=tuple(name for name in self.userinfo if name not in gone),
-            id_token=tuple(name for name in self.id_token if name not in gone),
+            userinfo=tuple(name for name in self.userinfo if name not in withheld_claims),
+            id_token=tuple(name for name in self.id_token if name not in withheld_claims),
         )
 
     def scopes_needed(self) -> tuple[str, ...]:
-        """The scopes whose text on the consent page covers these claims."""
+        """Return the scopes whose text on the consent page covers these claims."""
         claims = set(self.userinfo) | set(self.id_token)
         return tuple(
             scope.name
@@ -197,7 +197,7 @@ class AuthorizationRequest:
         return acr_values[:1] == [TWO_FACTORS]
 
     def without(self, withheld: frozenset[str]) -> "AuthorizationRequest":
-        """The same request without the scopes that the user withholds, and their single claims."""
+        """Return the request without the scopes that the user withholds and their claims."""
         if not withheld:
             return self
         scope = " ".join(name for name in scopes.split(self.scope) if name not in withheld)
@@ -284,7 +284,7 @@ def _response_mode(values: Mapping[str, str], signs_responses: bool) -> str:
 
 
 def can_be_posted(redirect_uri: str, state: str) -> bool:
-    """Whether a form, or the JSON of a JWT, can carry the answer there unchanged.
+    """Return whether a form, or the JSON of a JWT, can carry the answer there unchanged.
 
     Posting to another scheme could run a script in this server's origin. Neither can hold bytes
     beyond UTF-8, and browsers rewrite line ends of forms.
@@ -315,7 +315,7 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
 
 
 def _dpop_jkt(text: str | None) -> str | None:
-    """The key that the code will be bound to (RFC 9449 §10): its thumbprint."""
+    """Return the thumbprint of the key that the code will be bound to (RFC 9449 §10)."""
     if text is not None and not _THUMBPRINT.match(text):
         raise InvalidRequest("invalid_request", describe(Cause.INVALID_DPOP_JKT), "dpop_jkt")
     return text

@@ -191,11 +191,13 @@ def grantable(requested_scope: str | None, identifiers: Iterable[str], apis: Api
 
     An API of which no scope is requested gives access without any.
     """
-    wanted = scopes.split(requested_scope)
+    requested_names = scopes.split(requested_scope)
     names = []
     for identifier in identifiers:
         available = apis[identifier].scopes
-        chosen = [scope for scope in wanted if scope in available] if wanted else list(available)
+        chosen = [scope for scope in requested_names if scope in available]
+        if not requested_names:
+            chosen = list(available)
         names += [qualified(identifier, scope) for scope in chosen or [""]]
     return names
 

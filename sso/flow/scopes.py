@@ -114,19 +114,19 @@ CLAIM_NAMES = {
 
 @lru_cache(maxsize=256)
 def split(scope: str | None) -> tuple[str, ...]:
-    """The scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
+    """Return the scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
     return tuple(dict.fromkeys(scope.split(" "))) if scope and scope.strip(" ") else ()
 
 
 def grantable(requested: str | None, registered: str) -> str:
-    """The requested scopes that are known and registered; by default all registered ones."""
+    """Return the requested scopes that are known and registered; by default all registered ones."""
     allowed = split(registered)
     names = split(requested) if requested else allowed
     return " ".join(name for name in names if name in allowed and name in SCOPES)
 
 
 def dropped(requested: str | None, granted: str) -> str:
-    """The requested scopes that cannot be granted."""
+    """Return the requested scopes that cannot be granted."""
     if not requested or requested == granted:
         return ""
     granted_names = split(granted)
@@ -134,12 +134,12 @@ def dropped(requested: str | None, granted: str) -> str:
 
 
 def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
-    """The names of the claims of these scopes."""
+    """Return the names of the claims of these scopes."""
     return tuple(claim for name in scopes if name in SCOPES for claim in SCOPES[name].claims)
 
 
 def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
-    """The values of these claims that the user has."""
+    """Return the values of these claims that the user has."""
     held, by_operator = {}, user.claims
     for claim in claims:
         column = _COLUMNS.get(claim)

@@ -2,5 +2,5 @@
 
 
 def N_(text: str) -> str:
-    """The text itself; `pybabel extract` finds it by this name."""
+    """Return the text itself; `pybabel extract` finds it by this name."""
     return text

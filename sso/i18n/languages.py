@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
+import ua_parser
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
@@ -72,23 +72,23 @@ def ask_for(ui_locales: str | None) -> None:
 
 
 def language() -> str:
-    """The tag of the language in use (RFC 5646)."""
+    """Return the tag of the language in use (RFC 5646)."""
     return str(get_locale() or DEFAULT)
 
 
 def direction() -> str:
-    """`ltr` or `rtl`, for HTML."""
+    """Return `ltr` or `rtl`, for HTML."""
     locale = get_locale() or Locale.parse(DEFAULT)
     return str(locale.text_direction)
 
 
 def isolate(name: str) -> Markup:
-    """A name as HTML, whose direction and marks do not reach the text around it."""
+    """Return a name as HTML, so that its direction and marks do not affect the text around it."""
     return Markup("<bdi>{}</bdi>").format(name)
 
 
 def said(text: str) -> Markup:
-    """What a service says, as HTML: a `Message` is translated, other text is marked as English."""
+    """Return a service's text as HTML: translate a `Message`, and mark other text as English."""
     if not isinstance(text, Message):
         return Markup('<span lang="en" dir="ltr">{}</span>').format(text)
     variables = {name: _named(value) for name, value in text.variables.items()}
@@ -96,7 +96,7 @@ def said(text: str) -> Markup:
 
 
 def fault(text: str) -> Markup:
-    """What is wrong with a field, as HTML: a `Message`, a text of ours, or one of WTForms.
+    """Return the error of a field as HTML: a `Message`, one of our texts, or one of WTForms.
 
     WTForms translates its own, and may quote what was sent.
     """
@@ -104,7 +104,7 @@ def fault(text: str) -> Markup:
 
 
 def _named(value: Any) -> Any:
-    """A variable of a message as HTML."""
+    """Return a variable of a message as HTML."""
     if isinstance(value, Message):
         return said(value)
     if isinstance(value, Quote):
@@ -113,7 +113,7 @@ def _named(value: Any) -> Any:
 
 
 def preset_text(text: str) -> str:
-    """A text of a preset in the language in use."""
+    """Return a text of a preset in the language in use."""
     return str(_presets.gettext(text))
 
 
@@ -153,7 +153,7 @@ def without_overrides(value: Any) -> Any:
 
 
 def known(tags: Iterable[str | None]) -> str | None:
-    """The first of these tags that has a translation."""
+    """Return the first of these tags that has a translation."""
     requested = [tag.replace("-", "_")[:35] for tag in tags if tag]
     language = negotiate_locale(requested, list(LANGUAGES))
     return str(language) if language else None
@@ -173,7 +173,7 @@ def _choose(of_account: Source, of_browser: Source, default: str) -> str:
 
 
 def _settled(of_account: Source) -> str | None:
-    """The account's language, if there is one."""
+    """Return the account's language, if there is one."""
     with suppress(SQLAlchemyError):  # the page may be the one about the database
         return known([str(of_account() or "")])
     return None
@@ -181,7 +181,7 @@ def _settled(of_account: Source) -> str | None:
 
 def browser_name(user_agent: str, unknown: str | None = None) -> str:
     """Return a name such as "Firefox on Ubuntu", on one line, or `unknown` if there is none."""
-    parsed = import_module("ua_parser").parse(user_agent)  # late: 1.5 MB
+    parsed = ua_parser.parse(user_agent)
     browser = parsed.user_agent.family if parsed.user_agent else ""
     system = parsed.os.family if parsed.os else ""
     parts = [part[:40] for part in (browser, system) if part and part != "Other"]

@@ -51,5 +51,5 @@ class Quote(str):
 
 
 def joined(pair: str, parts: Iterable[Message]) -> Message:
-    """One message of several; `pair` is the text, marked with `N_`, of `one` and the `other`."""
+    """Join several messages into one; `pair` is the text, marked with `N_`, that joins two."""
     return reduce(lambda message, other: Message(pair, one=message, other=other), parts)

@@ -43,7 +43,7 @@ def init_app(
 
 
 def checked_zone(name: str) -> ZoneInfo:
-    """A time zone of the IANA database. Raises `ValueError` with the remedy."""
+    """Return a time zone of the IANA database. Raises `ValueError` with the remedy."""
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):  # unknown; no name of a file; a folder
@@ -51,7 +51,7 @@ def checked_zone(name: str) -> ZoneInfo:
 
 
 def zone_name(text: str) -> str:
-    """The check of the setting."""
+    """Check the setting of the time zone."""
     return checked_zone(text).key
 
 
@@ -109,15 +109,15 @@ def moment(time: datetime, zone: ZoneInfo | None = None) -> str:
 
 
 def zone_for(claim: object) -> ZoneInfo:
-    """The zone of a reader with this claim, which may be any text; else the default."""
+    """Return the zone of a reader with this claim, which may be any text; else the default."""
     return _zone(claim) or _here().default
 
 
 def _of_page() -> tuple[ZoneInfo, bool]:
-    """The time zone of the page, and whether it is the reader's own."""
+    """Return the time zone of the page, and whether it is the reader's own."""
     if "sso_zone" not in g:
-        own = _zone(_here().of_account())
-        g.sso_zone = own or _here().default, own is not None
+        zone = _zone(_here().of_account())
+        g.sso_zone = zone or _here().default, zone is not None
     return cast(tuple[ZoneInfo, bool], g.sso_zone)
 
 

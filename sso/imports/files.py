@@ -1,7 +1,6 @@
-"""Files as they are read: CSV with a line of headings, and large JSON one entry at a time.
+"""Readers of files: CSV with a line of headings, and large JSON one entry at a time.
 
-What has to be looked up while an export is read is kept in a private file that goes with the
-process.
+Data that has to be looked up while an export is read is stored in a private temporary file.
 """
 
 import csv
@@ -16,44 +15,47 @@ from sso.crypto import foreign_hashes
 from sso.imports.person import TEXT_CLAIMS, FileProblem, Person, text
 
 Place = tuple[str | None, ...]  # the keys that lead to an entry; `ITEM` in a list
-Advance = Callable[[int], None]  # so many bytes have been read
+Advance = Callable[[int], None]  # called with the number of bytes that were read
 ITEM = "[]"
-LONGEST_ENTRY = 1024 * 1024  # of an entry, and of a text elsewhere
+LONGEST_ENTRY = 1024 * 1024  # bytes of an entry, and of a text outside of entries
 DEEPEST = 40
 _STARTS: dict[str, type[dict[str, Any]] | type[list[Any]]] = {
     "start_map": dict,
     "start_array": list,
 }
 _ENDS = ("end_map", "end_array")
-_MARK = b"\xef\xbb\xbf"  # with which Windows begins UTF-8
+_MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows writes before UTF-8
 
 
 class _Source:
-    """Lets no text grow beyond all bounds, and says how far we are."""
+    """A file that limits the length of texts, and reports the progress."""
 
     def __init__(self, file: BinaryIO, advance: Advance) -> None:
         self._file, self._advance, self._is_begun = file, advance, False
         self.without_event = 0
 
     def read(self, size: int) -> bytes:
-        found = self._file.read(size)
+        chunk = self._file.read(size)
         if not self._is_begun:
-            found, self._is_begun = found.removeprefix(_MARK), True
-        self._advance(len(found))
-        self.without_event += len(found)
+            chunk, self._is_begun = chunk.removeprefix(_MARK), True
+        self._advance(len(chunk))
+        self.without_event += len(chunk)
         if self.without_event > LONGEST_ENTRY + size:
             raise FileProblem(f"it has a text of more than {LONGEST_ENTRY} bytes")
-        return found
+        return chunk
 
 
 def entries(path: Path, places: Collection[Place], advance: Advance) -> Iterator[tuple[Place, Any]]:
-    """Each object at one of the places, of one JSON value or several. Raises `FileProblem`."""
+    """Yield each object at one of the places, of one or several JSON values.
+
+    Raises `FileProblem`.
+    """
     count = 0
     try:
         with path.open("rb") as file:
-            for found in _entries(_Source(file, advance), places):
+            for entry in _entries(_Source(file, advance), places):
                 count += 1
-                yield found
+                yield entry
     except OSError as error:
         raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
     except FileProblem as error:
@@ -109,16 +111,16 @@ def _put(container: Any, key: str | None, value: Any) -> None:
         container[key] = value
 
 
-def _bound(number: int, most: int, what: str) -> None:
+def _bound(number: int, most: int, unit: str) -> None:
     if number > most:
-        raise FileProblem(f"it has more than {most} {what}")
+        raise FileProblem(f"it has more than {most} {unit}")
 
 
 class Scratch:
-    """Texts by kind and key, on disk as soon as they are many."""
+    """A store of texts by kind and key, in memory or, if they are many, on disk."""
 
     def __init__(self) -> None:
-        # Without a name: SQLite deletes the file when it has opened it.
+        # Without a name, SQLite uses a temporary file that it deletes itself.
         self._file = sqlite3.connect("", isolation_level=None)
         self._file.execute("PRAGMA journal_mode = OFF")
         self._file.execute("PRAGMA synchronous = OFF")
@@ -128,15 +130,15 @@ class Scratch:
         )
 
     def put(self, kind: str, key: str, text: str) -> str | None:
-        """Note a text; if there is one already, that stays and is returned."""
+        """Store a text; if there is one already, keep and return it."""
         done = self._file.execute("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", (kind, key, text))
         return None if done.rowcount else self.get(kind, key)
 
     def get(self, kind: str, key: str) -> str | None:
-        found = self._file.execute(
+        row = self._file.execute(
             "SELECT text FROM texts WHERE kind = ? AND key = ?", (kind, key)
         ).fetchone()
-        return found[0] if found else None
+        return row[0] if row else None
 
     def close(self) -> None:
         self._file.close()
@@ -151,7 +153,7 @@ _FLAGS = {"": False, "0": False, "1": True} | {
 
 
 class _Lines:
-    """The lines of a file, none of them too long, nor too many in one row."""
+    """The lines of a file, with limits on a line and on the lines of one row."""
 
     def __init__(self, file: TextIO, advance: Advance) -> None:
         self._file, self._advance, self.number, self.of_row = file, advance, 0, 0
@@ -174,10 +176,10 @@ class _Lines:
 
 
 def read_csv(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
-    """Raises `FileProblem`."""
+    """Yield the people in a CSV file. Raises `FileProblem`."""
     number = 0
     try:
-        # What is not UTF-8 is refused with its row.
+        # Rows that are not UTF-8 are refused one by one.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             lines = _Lines(file, advance)
             try:
@@ -197,8 +199,8 @@ def read_csv(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Ite
 def _columns(line: str) -> tuple[list[str], str]:
     delimiter = max(",;\t", key=line.count)
     row = next(csv.reader([line], delimiter=delimiter, strict=True), [])
-    columns = [one.strip().lower() for one in row]
-    unknown = [one for one in columns if one not in _KNOWN]
+    columns = [name.strip().lower() for name in row]
+    unknown = [name for name in columns if name not in _KNOWN]
     if unknown:
         raise FileProblem(
             f"there is no column {unknown[0][:60]!r}; the first line names the columns, some of: "
@@ -214,19 +216,19 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
     if len(row) != len(columns):
         person.refused = f"the row does not have {len(columns)} fields"
         return person
-    found = {name: value.strip() for name, value in zip(columns, row, strict=True)}
+    values = {name: value.strip() for name, value in zip(columns, row, strict=True)}
     flags = {}
     for name in ("email_verified", "disabled", "phone_number_verified"):
-        flags[name] = _FLAGS.get(found.get(name, "").lower())
+        flags[name] = _FLAGS.get(values.get(name, "").lower())
         if flags[name] is None:
             person.refused = f"{name} is neither true nor false"
             return person
-    person.source_id = text(found.get("id"))
+    person.source_id = text(values.get("id"))
     person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
-    person.take_claims(found)
-    if found.get("phone_number_verified"):
+    person.take_claims(values)
+    if values.get("phone_number_verified"):
         person.claims["phone_number_verified"] = flags["phone_number_verified"]
-    person.groups = [one.strip() for one in found.get("groups", "").split(",") if one.strip()]
-    person.take_names(found.get("name"), email=found["email"], username="")
-    person.take_password(lambda: foreign_hashes.from_text(found.get("password_hash", "")))
+    person.groups = [name.strip() for name in values.get("groups", "").split(",") if name.strip()]
+    person.take_names(values.get("name"), email=values["email"], username="")
+    person.take_password(lambda: foreign_hashes.from_text(values.get("password_hash", "")))
     return person

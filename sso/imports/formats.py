@@ -1,4 +1,4 @@
-"""The exports of other systems: who is in a file, read one person at a time.
+"""The exports of other systems, read one person at a time.
 
 Keycloak: `kc.sh export` of a realm, in one file or a file of users. Django: `manage.py dumpdata
 auth`, also of a custom user model. better-auth: the tables of users and accounts, in one JSON
@@ -21,22 +21,22 @@ _PREFIX = "auth0|"  # of ids in the export of users
 
 
 def read_auth0(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
-    """Raises `FileProblem`."""
+    """Yield the people in an Auth0 export. Raises `FileProblem`."""
     for _, entry in entries(path, _AUTH0_PLACES, advance):
-        found = mapping(entry)
-        if oid := _id_of_hash(found):
-            scratch.put("hash", oid, text(found.get("passwordHash")))
-        elif user_id := text(found.get("user_id")):
+        fields = mapping(entry)
+        if oid := _id_of_hash(fields):
+            scratch.put("hash", oid, text(fields.get("passwordHash")))
+        elif user_id := text(fields.get("user_id")):
             scratch.put("user", user_id.removeprefix(_PREFIX), "")
     for number, (_, entry) in enumerate(entries(path, _AUTH0_PLACES, advance), 1):
-        found = mapping(entry)
-        oid = _id_of_hash(found)
+        fields = mapping(entry)
+        oid = _id_of_hash(fields)
         if oid is None or scratch.get("user", oid) is None:
-            yield _auth0_person(found, f"line {number}", scratch, roles)
+            yield _auth0_person(fields, f"line {number}", scratch, roles)
 
 
 def _id_of_hash(entry: dict[str, Any]) -> str | None:
-    """The id in a line of the export of password hashes."""
+    """Return the id in a line of the export of password hashes."""
     return text(mapping(entry.get("_id")).get("$oid")) or None
 
 
@@ -53,8 +53,8 @@ def _auth0_person(entry: dict[str, Any], where: str, scratch: Scratch, roles: bo
     if any(entry.get(name) for name in ("multifactor", "mfa_factors", "guardian_authenticators")):
         person.lost.append(APPS)
     identities = entry.get("identities")
-    for one in map(mapping, identities if isinstance(identities, list) else ()):
-        if text(one.get("provider")) not in ("", "auth0") and IDENTITIES not in person.lost:
+    for identity in map(mapping, identities if isinstance(identities, list) else ()):
+        if text(identity.get("provider")) not in ("", "auth0") and IDENTITIES not in person.lost:
             person.lost.append(IDENTITIES)
     if custom := mapping(entry.get("custom_password_hash")):
         person.take_password(lambda: foreign_hashes.from_auth0(custom))
@@ -72,14 +72,14 @@ _OTHERS = {"account": "account", "accounts": "account", "passkey": "passkey", "p
 def read_better_auth(
     path: Path, scratch: Scratch, advance: Advance, roles: bool
 ) -> Iterator[Person]:
-    """Raises `FileProblem`."""
+    """Yield the people in a better-auth export. Raises `FileProblem`."""
     for place, entry in entries(path, [(name, ITEM) for name in _OTHERS], advance):
-        found = mapping(entry)
-        user_id = str(_of(found, "userId", "user_id"))
+        fields = mapping(entry)
+        user_id = str(_of(fields, "userId", "user_id"))
         if _OTHERS[str(place[0])] == "passkey":
             scratch.put("passkey", user_id, "")
-        elif _of(found, "providerId", "provider_id") == "credential":
-            scratch.put("password", user_id, text(found.get("password")))
+        elif _of(fields, "providerId", "provider_id") == "credential":
+            scratch.put("password", user_id, text(fields.get("password")))
         else:
             scratch.put("identity", user_id, "")
     for number, (_, entry) in enumerate(entries(path, _USERS, advance), 1):
@@ -87,7 +87,7 @@ def read_better_auth(
 
 
 def _of(entry: dict[str, Any], *names: str) -> Any:
-    """A column, by its name in camel or in snake case."""
+    """Return a column by its name in camel case or snake case."""
     return next((entry[name] for name in names if name in entry), None)
 
 
@@ -102,9 +102,9 @@ def _better_auth_person(entry: dict[str, Any], where: str, scratch: Scratch, rol
         person.groups = [r.strip() for r in text(entry.get("role")).split(",") if r.strip()]
     if flag(_of(entry, "twoFactorEnabled", "two_factor_enabled")):
         person.lost.append(APPS)
-    for kind, words in (("identity", IDENTITIES), ("passkey", KEYS)):
+    for kind, description in (("identity", IDENTITIES), ("passkey", KEYS)):
         if scratch.get(kind, person.source_id) is not None:
-            person.lost.append(words)
+            person.lost.append(description)
     stored = scratch.get("password", person.source_id) or ""
     person.take_password(lambda: foreign_hashes.from_better_auth(stored))
     return person
@@ -115,17 +115,17 @@ _PRIVILEGES = "is_staff, is_superuser and permissions"
 
 
 def read_django(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
-    """Raises `FileProblem`."""
+    """Yield the people in a Django export. Raises `FileProblem`."""
     for _, entry in entries(path, _DJANGO_PLACES, advance):
-        found = mapping(entry)
-        if text(found.get("model")).lower() == "auth.group":
-            name = text(mapping(found.get("fields")).get("name"))
-            scratch.put("group", str(found.get("pk")), name)
+        row = mapping(entry)
+        if text(row.get("model")).lower() == "auth.group":
+            name = text(mapping(row.get("fields")).get("name"))
+            scratch.put("group", str(row.get("pk")), name)
     for number, (_, entry) in enumerate(entries(path, _DJANGO_PLACES, advance), 1):
-        found = mapping(entry)
-        fields = mapping(found.get("fields"))
+        row = mapping(entry)
+        fields = mapping(row.get("fields"))
         if isinstance(fields.get("password"), str):  # a user, in whatever application
-            yield _django_person(fields, found.get("pk"), f"entry {number}", scratch)
+            yield _django_person(fields, row.get("pk"), f"entry {number}", scratch)
 
 
 def _django_person(fields: dict[str, Any], key: Any, where: str, scratch: Scratch) -> Person:
@@ -138,9 +138,9 @@ def _django_person(fields: dict[str, Any], key: Any, where: str, scratch: Scratc
     names = (fields.get("name"), fields.get("full_name"))
     person.take_names(*names, email=fields.get("email"), username=fields.get("username"))
     groups = fields.get("groups")
-    for one in groups if isinstance(groups, list) else ():
-        natural = text(one[0]) if isinstance(one, list) and one else ""
-        if name := natural or scratch.get("group", str(one)[:200]):
+    for group in groups if isinstance(groups, list) else ():
+        natural = text(group[0]) if isinstance(group, list) and group else ""
+        if name := natural or scratch.get("group", str(group)[:200]):
             person.groups.append(name)
         else:
             person.lost.append("groups that the file does not name")
@@ -161,7 +161,7 @@ _MOST_JSON = 10_000  # characters
 
 
 def read_keycloak(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
-    """Raises `FileProblem`."""
+    """Yield the people in a Keycloak export. Raises `FileProblem`."""
     for number, (_, entry) in enumerate(entries(path, _KEYCLOAK_PLACES, advance), 1):
         yield _keycloak_person(mapping(entry), f"user {number}", roles)
 
@@ -171,15 +171,15 @@ def _keycloak_person(entry: dict[str, Any], where: str, roles: bool) -> Person:
     person.email_verified = flag(entry.get("emailVerified"))
     person.disabled = not flag(entry.get("enabled", True))
     attributes = mapping(entry.get("attributes"))
-    person.take_claims({name: next(iter(texts(found)), "") for name, found in attributes.items()})
+    person.take_claims({name: next(iter(texts(values)), "") for name, values in attributes.items()})
     person.take_claims({"given_name": entry.get("firstName"), "family_name": entry.get("lastName")})
     person.take_names(email=entry.get("email"), username=entry.get("username"))
-    person.groups = [one.removeprefix("/") for one in texts(entry.get("groups"))]
+    person.groups = [path.removeprefix("/") for path in texts(entry.get("groups"))]
     if roles:
         person.groups += [
-            one
-            for one in texts(entry.get("realmRoles"))
-            if one not in _USUAL_ROLES and not one.startswith(_USUAL_ROLES_OF_REALM)
+            role
+            for role in texts(entry.get("realmRoles"))
+            if role not in _USUAL_ROLES and not role.startswith(_USUAL_ROLES_OF_REALM)
         ]
     if entry.get("serviceAccountClientId"):
         person.refused = "it is the service account of a client"
@@ -205,7 +205,7 @@ def _password(credential: dict[str, Any]) -> str | None:
 
 
 def _parsed(value: Any) -> dict[str, Any]:
-    """JSON in a text."""
+    """Return the JSON object in a text; empty if it is invalid."""
     try:
         return mapping(json.loads(value[:_MOST_JSON]) if isinstance(value, str) else value)
     except (ValueError, RecursionError):

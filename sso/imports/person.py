@@ -10,7 +10,7 @@ from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS
 
 NO_EMAIL = "there is no email address"
-# Taken over as texts.
+# Imported as texts.
 TEXT_CLAIMS = OPERATOR_CLAIMS - {"address", "phone_number_verified"}
 APPS, KEYS, CODES = "authenticator apps", "passkeys and security keys", "recovery codes"
 IDENTITIES = "links to other identity providers"
@@ -19,15 +19,15 @@ _MOST = 3000  # characters of a text; every limit for what is stored is lower
 
 
 class FileProblem(OperatorError):
-    """The file cannot be read, or not any further."""
+    """The file cannot be read, or not beyond an error."""
 
 
 @dataclass
 class Person:
-    """What an export says of somebody; checked when it is imported.
+    """A person of an export; the values are checked when they are imported.
 
-    `where`: the place in the file. `refused`: why this one is not imported; `detail` is about this
-    one alone. `lost`: what of theirs the export has and nobody can take over.
+    `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
+    specific to this person. `lost`: data of the export that cannot be imported.
     """
 
     where: str
@@ -51,19 +51,19 @@ class Person:
         except Refused as error:
             self.password_problem = f"the password: {error}"
 
-    def take_claims(self, found: dict[str, Any]) -> None:
-        """Texts under the names of claims."""
+    def take_claims(self, entry: dict[str, Any]) -> None:
+        """Copy the values that have names of claims."""
         self.claims |= {
-            name: value for name in TEXT_CLAIMS & found.keys() if (value := text(found[name]))
+            name: value for name in TEXT_CLAIMS & entry.keys() if (value := text(entry[name]))
         }
 
     def take_names(self, *names: Any, email: Any, username: Any) -> None:
-        """The first name that is there; some systems have the email address as the user name."""
+        """Set the first name that is not empty; the user name may be the email address."""
         login = text(username)
         self.email = text(email) or (login if "@" in login else "")
         both = " ".join(filter(None, (self.claims.get(n) for n in ("given_name", "family_name"))))
-        found = [*map(text, names), both, login, self.email.partition("@")[0]]
-        self.name = next(filter(None, found), "")
+        candidates = [*map(text, names), both, login, self.email.partition("@")[0]]
+        self.name = next(filter(None, candidates), "")
         if not self.email:
             self.refused, self.detail = NO_EMAIL, login[:SHOWN]
 
@@ -73,8 +73,9 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    """The texts of a list."""
-    return [one for each in value if (one := text(each))] if isinstance(value, list) else []
+    """Return the non-empty texts of a list."""
+    items = map(text, value) if isinstance(value, list) else ()
+    return [item for item in items if item]
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -82,5 +83,5 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def flag(value: Any) -> bool:
-    """Databases without booleans have numbers."""
+    """Return a flag; databases without booleans have numbers."""
     return value is True or value == 1

@@ -1,4 +1,4 @@
-"""All formats: who is in a file, with one spelling of each email address, and nobody twice."""
+"""All formats: read the people of a file, with normalized emails and without duplicates."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -11,7 +11,7 @@ from sso.imports import files, formats
 from sso.imports.files import Advance, Scratch
 from sso.imports.person import SHOWN, FileProblem, Person
 
-# A reader, and how often it reads the file.
+# A reader, and the number of times that it reads the file.
 FORMATS: Mapping[str, tuple[Callable[[Path, Scratch, Advance, bool], Iterator[Person]], int]] = {
     "csv": (files.read_csv, 1),
     "keycloak": (formats.read_keycloak, 1),
@@ -19,17 +19,17 @@ FORMATS: Mapping[str, tuple[Callable[[Path, Scratch, Advance, bool], Iterator[Pe
     "django": (formats.read_django, 2),
     "better-auth": (formats.read_better_auth, 2),
 }
-# Ids here are made from ids there by it: never to be changed.
+# Ids are derived from it and from the source's ids: never change it.
 _NAMESPACE = UUID("5b1f5a6e-6c0b-4f43-9d0e-0f0c1a7f3f52")
 
 
 def read(
     kind: str, path: Path, *, source: str, roles: bool, report: Callable[[int, int], None] | None
 ) -> Iterator[Person]:
-    """Everybody in the file. Raises `FileProblem`.
+    """Yield the people in a file. Raises `FileProblem`.
 
-    `source` distinguishes several systems of one kind that number their users alike. `report` gets
-    the bytes that were read, and how many there are.
+    `source` distinguishes several systems of one kind whose ids overlap. `report`: called with the
+    number of bytes that were read, and the total.
     """
     reader, times = FORMATS[kind]
     try:
@@ -54,13 +54,13 @@ def read(
 def methods(kind: str, path: Path, most: int) -> set[str]:
     """Return at most `most` methods of the password hashes in a file, as far as it is readable."""
     reader, _ = FORMATS[kind]
-    found: set[str] = set()
+    hash_methods: set[str] = set()
     with closing(Scratch()) as scratch, suppress(FileProblem, OSError):
         for person in reader(path, scratch, lambda _: None, False):
             method = foreign_hashes.method_of(person.password_hash)
-            if method and len(found) < most:
-                found.add(method)
-    return found
+            if method and len(hash_methods) < most:
+                hash_methods.add(method)
+    return hash_methods
 
 
 def _finished(person: Person, source: str, scratch: Scratch) -> str | None:
@@ -85,10 +85,10 @@ def _finished(person: Person, source: str, scratch: Scratch) -> str | None:
 
 
 def _id(text: str, source: str) -> UUID:
-    """A UUID stays what it is, so that applications know the people again."""
+    """Return the user id for an id of the source. UUIDs stay, so that applications keep them."""
     try:
-        if str(found := UUID(text)) == text.lower():
-            return found
+        if str(user_id := UUID(text)) == text.lower():
+            return user_id
     except ValueError:
         pass
     return uuid5(_NAMESPACE, f"{source}:{text}")

@@ -1,7 +1,7 @@
 """Backup, restore and copy: rows from one database to another.
 
-A backup is an SQLite database with the same tables. It is consistent though the service goes on,
-can be read by any SQLite tool, and restores into either database.
+A backup is an SQLite database with the same tables. It is consistent although the service keeps
+running, any SQLite tool can read it, and it can be restored into SQLite or PostgreSQL.
 """
 
 import errno
@@ -29,15 +29,15 @@ Report = Callable[[int, int], None]  # rows copied since the last call, and all
 
 
 class MoveRefused(OperatorError):
-    """The rows stay where they are; `str()` says why and what to do."""
+    """The rows cannot be copied; `str()` says why, and what to do."""
 
 
 def write(path: Path, replace: bool = False, report: Report | None = None) -> dict[str, int]:
-    """Write every row into a new file, mode 0600, whole or not at all.
+    """Write all rows into a new file, with mode 0600; on an error, `path` is unchanged.
 
     Raises `MoveRefused`, and `OSError` if the file cannot be written.
 
-    `SSO_SECRET_KEY` is not in it, and without that the sealed keys in it are worth nothing.
+    `SSO_SECRET_KEY` is not included, and without it the encrypted keys cannot be used.
     """
     if path.exists() and not replace:
         raise MoveRefused(f"{path} exists; give another name or --force")
@@ -66,23 +66,23 @@ def write(path: Path, replace: bool = False, report: Report | None = None) -> di
 
 
 def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -> dict[str, int]:
-    """Fill our empty database from a backup. Raises `MoveRefused`."""
+    """Fill the empty database from a backup. Raises `MoveRefused`."""
     if not path.is_file():
         raise MoveRefused(f"there is no file {path}")
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
-    source = create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True))
+    url = f"file:{quote(str(path.absolute()))}?mode=ro"
+    source = create_engine("sqlite://", creator=lambda: sqlite3.connect(url, uri=True))
     try:
         with source.connect() as connection:
-            found = schema.revision(connection)
-            if found is not None and found not in schema.known():
+            revision = schema.revision(connection)
+            if revision is not None and revision not in schema.known():
                 raise MoveRefused(
-                    f"the backup has the schema {found}, newer than this program's "
+                    f"the backup has the schema {revision}, newer than this program's "
                     f"{schema.newest()}; install the version that made it, or a newer one"
                 )
-            if found != schema.newest():
+            if revision != schema.newest():
                 raise MoveRefused(
-                    f"the backup has the schema {found}, this program {schema.newest()}; on a copy "
-                    f"of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
+                    f"the backup has the schema {revision}, this program {schema.newest()}; on a "
+                    f"copy of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
                 )
             if not all(
                 keys.can_decrypt(secret_keys, row) for row in stored_schema.signing_keys(connection)
@@ -93,8 +93,8 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     "there is another one now"
                 )
             if not all(
-                crypto_secrets.can_decrypt_webhook_secret(secret_keys, sealed)
-                for sealed in stored_schema.encrypted_webhook_secrets(connection)
+                crypto_secrets.can_decrypt_webhook_secret(secret_keys, encrypted)
+                for encrypted in stored_schema.encrypted_webhook_secrets(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
@@ -112,7 +112,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
 def copy_into(
     target: Engine, report: Report | None = None, *, any_schema: bool = False
 ) -> dict[str, int]:
-    """Copy every row of our database into another, empty one. Raises `MoveRefused`.
+    """Copy all rows of the database into another, empty one. Raises `MoveRefused`.
 
     `any_schema`: also copy an older schema; the copy keeps it.
     """
@@ -133,29 +133,31 @@ def copy_into(
 
 
 def _fill(
-    source: Connection, target: Engine, report: Report | None, wanted: str | None
+    source: Connection, target: Engine, report: Report | None, expected_revision: str | None
 ) -> dict[str, int]:
-    """Copy all rows in one transaction. `wanted`: the schema of both databases."""
+    """Copy all rows in one transaction. `expected_revision`: the schema of both databases."""
     with target.connect() as connection:
         is_new = not stored_schema.has_tables(connection)
     if is_new:
-        stored_schema.make_tables(target, wanted or "head")
+        stored_schema.make_tables(target, expected_revision or "head")
     with target.begin() as connection:
-        if (found := schema.revision(connection)) != wanted:
-            what = (
-                f"the schema {found}, this program {schema.newest()}" if found else "other tables"
+        if (revision := schema.revision(connection)) != expected_revision:
+            contents = (
+                f"the schema {revision}, this program {schema.newest()}"
+                if revision
+                else "other tables"
             )
-            raise MoveRefused(f"the target has {what}; give an empty database")
-        is_newest = wanted == schema.newest()
+            raise MoveRefused(f"the target has {contents}; give an empty database")
+        is_newest = expected_revision == schema.newest()
         metadata = Base.metadata if is_newest else stored_schema.tables(source, connection)
-        if taken := stored_schema.occupied(connection, metadata):
-            raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
+        if occupied := stored_schema.occupied(connection, metadata):
+            raise MoveRefused(f"the target is not empty: it has {', '.join(occupied)}")
         stored_schema.forget_first_rows(connection, metadata)
         return stored_schema.copy(source, connection, metadata, report)
 
 
 def _sync(path: Path) -> None:
-    """Write to the disk, before the backup is relied on."""
+    """Flush a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

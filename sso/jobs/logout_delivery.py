@@ -1,4 +1,4 @@
-"""Delivers logout tokens from the outbox (Back-Channel Logout 1.0 §2.5)."""
+"""Deliver logout tokens from the outbox (Back-Channel Logout 1.0 §2.5)."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +22,9 @@ LIFETIME = 120  # seconds; §2.4 recommends two minutes at the most
 
 
 def deliver_due() -> int:
-    """Try what is due, some at once, so that a client that hangs holds up no other. Commits.
+    """Attempt the deliveries that are due, and commit; return the number of attempts.
 
-    Returns how many attempts there were.
+    Several run at once, so that an unresponsive client does not delay the others.
     """
     claimed = outboxes.LOGOUTS.claim(AT_ONCE, until=clock.now() + LEASE)
     posts = [_post(delivery) for delivery in claimed]
@@ -34,13 +34,13 @@ def deliver_due() -> int:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         errors = list(pool.map(_try, posts))
     for delivery, error in zip(claimed, errors, strict=True):
-        _note(delivery, error)
+        _record(delivery, error)
     db.session.commit()
     return len(claimed)
 
 
 def logout_token(delivery: LogoutDelivery) -> str:
-    """A fresh logout token (§2.4): its own `jti` at each attempt, `sub` and `sid`, no `nonce`."""
+    """Create a logout token (§2.4): a new `jti` for each attempt, `sub` and `sid`, no `nonce`."""
     now = clock.timestamp(clock.now())
     claims = {
         "iss": context.settings().issuer,
@@ -64,10 +64,10 @@ def _post(delivery: LogoutDelivery) -> tuple[str | None, str]:
 
 
 def _try(post: tuple[str | None, str]) -> str | None:
-    """Why the client did not take it, or `None`."""
+    """Post a logout token; return the error, or `None`."""
     url, token = post
     if url is None:
-        return None  # the client takes no logout tokens any more
+        return None  # the client no longer receives logout tokens
     try:
         post_form(url, {"logout_token": token})
     except PostError as error:
@@ -75,16 +75,16 @@ def _try(post: tuple[str | None, str]) -> str | None:
     return None
 
 
-def _note(delivery: LogoutDelivery, error: str | None) -> None:
+def _record(delivery: LogoutDelivery, error: str | None) -> None:
     outbox = outboxes.LOGOUTS
-    known = {"client": delivery.client_id, "user": delivery.sub, "sid": delivery.sid}
+    fields = {"client": delivery.client_id, "user": delivery.sub, "sid": delivery.sid}
     if error is None:
         outbox.mark_sent(delivery.id)
-        audit.event(Event.LOGOUT_DELIVERED, attempts=delivery.attempts, **known)
+        audit.event(Event.LOGOUT_DELIVERED, attempts=delivery.attempts, **fields)
     elif again_at := outbox.mark_failed(delivery, error):
         logger.warning(
             "logout token for client %s: %s; attempt %d, again at %s",
             delivery.client_id, error, delivery.attempts, again_at.isoformat(" ", "seconds"),
         )  # fmt: skip
     else:
-        audit.event(Event.LOGOUT_GIVEN_UP, attempts=delivery.attempts, fault=error, **known)
+        audit.event(Event.LOGOUT_GIVEN_UP, attempts=delivery.attempts, fault=error, **fields)

@@ -1,4 +1,4 @@
-"""Writes queued mails and sends them; without a mail server they are written to the log."""
+"""Write queued mails and send them; without a mail server, write them to the log."""
 
 import logging
 import smtplib
@@ -45,7 +45,7 @@ class Written:
 
 
 def write(mail: Mail) -> Written | None:
-    """Write a mail with a new link; return `None` if there is nobody to send it to.
+    """Write a mail with a new link; return `None` if it has no recipient.
 
     Adds the token of the link; the caller commits. Raises `CannotBeWritten`.
     """
@@ -186,8 +186,8 @@ def _check_headers(message: EmailMessage) -> None:
     Some versions of Python decode encoded words in a name, and write the line ends in them.
     """
     for utf8 in (False, True):  # smtplib chooses by the addresses
-        sent = message.as_bytes(policy=SMTP.clone(utf8=utf8))
-        if BytesHeaderParser(policy=compat32).parsebytes(sent).keys() != message.keys():
+        encoded = message.as_bytes(policy=SMTP.clone(utf8=utf8))
+        if BytesHeaderParser(policy=compat32).parsebytes(encoded).keys() != message.keys():
             raise ValueError("a header within a header")
 
 
@@ -210,8 +210,8 @@ def _host() -> str:
 
 def _asked_language(mail: Mail, user: User | None) -> str | None:
     """Return the language of the account, or of the page that caused the mail."""
-    chosen = user.claims.get("locale") if user else None
-    return str(chosen) if chosen else mail.details.get("language")
+    locale = user.claims.get("locale") if user else None
+    return str(locale) if locale else mail.details.get("language")
 
 
 def _line(text: str) -> str:
@@ -234,16 +234,16 @@ LEASE = timedelta(seconds=3 * LONGEST)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an attempt. Without an error it was sent, or there was nobody to send it to."""
+    """The result of an attempt. Without an error, the mail was sent or had no recipient."""
 
-    sent: bool = False
+    is_sent: bool = False
     error: str | None = None
     is_final: bool = False  # trying again would change nothing
-    tried: bool = True
+    is_tried: bool = True
 
 
 _NOBODY = Outcome(is_final=True)
-_NOT_TRIED = Outcome(tried=False)
+_NOT_TRIED = Outcome(is_tried=False)
 
 
 def deliver_due() -> int:
@@ -252,15 +252,15 @@ def deliver_due() -> int:
     if not claimed:
         db.session.rollback()
         return 0
-    written = [_write(mail) for mail in claimed]
+    results = [_write(mail) for mail in claimed]
     db.session.commit()
-    ready = [result for result in written if isinstance(result, Written)]
+    ready = [result for result in results if isinstance(result, Written)]
     outcomes = iter(_send(ready))
-    for mail, result in zip(claimed, written, strict=True):
+    for mail, result in zip(claimed, results, strict=True):
         if isinstance(result, Written):
-            _note(mail, next(outcomes), result)
+            _record(mail, next(outcomes), result)
         else:
-            _note(mail, result, None)
+            _record(mail, result, None)
     db.session.commit()
     return len(claimed)
 
@@ -275,11 +275,9 @@ def _write(mail: Mail) -> Written | Outcome:
 def _send(ready: Sequence[Written]) -> list[Outcome]:
     url = context.settings().smtp_url
     if url is None:
-        for written in ready:
-            outlet.info(
-                "to %s: %s\n%s", written.message["To"], written.message["Subject"], written.text
-            )
-        return [Outcome(sent=True) for _ in ready]
+        for mail in ready:
+            outlet.info("to %s: %s\n%s", mail.message["To"], mail.message["Subject"], mail.text)
+        return [Outcome(is_sent=True) for _ in ready]
     return _send_by_smtp(ready, smtp.parse(url)) if ready else []
 
 
@@ -289,10 +287,10 @@ def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Out
     try:
         with smtp.connected(server) as connection:
             reached = True
-            for written in ready:
+            for mail in ready:
                 if time.monotonic() > end:
                     break
-                outcomes.append(_send_one(connection, written))
+                outcomes.append(_send_one(connection, mail))
     except (OSError, smtplib.SMTPException) as error:
         # A mail that breaks the connection must not delay the others.
         missing = len(ready) - len(outcomes)  # 0: the server only did not say good-bye
@@ -300,12 +298,12 @@ def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Out
     return outcomes + [_NOT_TRIED] * (len(ready) - len(outcomes))
 
 
-def _send_one(connection: smtplib.SMTP, written: Written) -> Outcome:
+def _send_one(connection: smtplib.SMTP, mail: Written) -> Outcome:
     """Send one mail. Errors of this mail are its outcome; those of the connection are raised."""
     try:
         # The only recipient, whatever the headers say.
-        recipient = written.message["To"].addresses[0].addr_spec
-        connection.send_message(written.message, to_addrs=[recipient])
+        recipient = mail.message["To"].addresses[0].addr_spec
+        connection.send_message(mail.message, to_addrs=[recipient])
     except smtplib.SMTPRecipientsRefused as error:
         code = next(iter(error.recipients.values()))[0]
         return Outcome(error=f"recipient refused: {code}", is_final=500 <= code < 600)
@@ -317,7 +315,7 @@ def _send_one(connection: smtplib.SMTP, written: Written) -> Outcome:
         raise
     except smtplib.SMTPException as error:
         return Outcome(error=_error_name(error))
-    return Outcome(sent=True)
+    return Outcome(is_sent=True)
 
 
 def _error_name(error: Exception) -> str:
@@ -326,14 +324,14 @@ def _error_name(error: Exception) -> str:
     return f"{type(error).__name__} {code}" if code else type(error).__name__
 
 
-def _note(mail: Mail, outcome: Outcome, written: Written | None) -> None:
-    if not outcome.sent and written and written.token_id:
-        mail_tokens.remove(written.token_id)  # the next attempt has one of its own
+def _record(mail: Mail, outcome: Outcome, written_mail: Written | None) -> None:
+    if not outcome.is_sent and written_mail and written_mail.token_id:
+        mail_tokens.remove(written_mail.token_id)  # the next attempt has one of its own
     outbox = outboxes.MAILS
     details = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
-    if not outcome.tried:
-        outbox.put_back(mail.id)
-    elif outcome.sent:
+    if not outcome.is_tried:
+        outbox.release(mail.id)
+    elif outcome.is_sent:
         outbox.mark_sent(mail.id)
         audit.event(Event.MAIL_SENT, **details)
     elif again_at := outbox.mark_failed(mail, outcome.error, outcome.is_final):

@@ -1,10 +1,10 @@
-"""Upkeep: delete expired rows, encrypt with another secret key, ask providers again.
+"""Upkeep: delete expired rows, reencrypt secrets, and recheck upstream sign-ins.
 
-Expired rows are deleted in batches short enough that nothing has to wait for them. A row is
-encrypted again by a statement that requires the text that was read, so that nothing that a server
-wrote meanwhile is lost. What the newest secret key encrypts already is left alone: the work can be
-interrupted and started again at any time. Providers and directories are asked whether the people
-whom they have signed in may still sign in.
+Expired rows are deleted in batches short enough that other requests do not wait. Reencryption
+replaces a row only if it still has the text that was read, so that no concurrent change is lost.
+Rows that use the newest secret key are skipped: the work can be interrupted and started again at
+any time. Providers and directories are asked whether users who signed in through them may still
+sign in.
 """
 
 import logging
@@ -28,7 +28,7 @@ from sso.store import keys as stored_keys
 from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 
-PURGE_BATCH = 200  # rows looked at in one transaction
+PURGE_BATCH = 200  # rows examined in one transaction
 # Between two batches others have the database to themselves for twice as long as the batch took:
 # SQLite has one writer at a time. Seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
@@ -37,11 +37,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 def batches(
     size: int = PURGE_BATCH, expiries: Sequence[expired.Expiry] = expired.EXPIRIES
 ) -> Iterator[tuple[str, int]]:
-    """Purge the whole database, or these tables; yields each batch's table and deleted rows, after
-    the commit.
+    """Delete expired rows in batches; yield the table and the number of rows after each commit.
 
-    Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
-    the rest.
+    It pauses before the next batch. It can be stopped at any point: a new purge finds the rest.
     """
     for expiry in expiries:
         last = None
@@ -58,7 +56,7 @@ def batches(
 
 
 def purge(size: int = PURGE_BATCH, report: Callable[[int], None] | None = None) -> dict[str, int]:
-    """Purge the whole database; returns how many rows of each table."""
+    """Delete all expired rows; return their number by table."""
     counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
     for name, deleted in batches(size):
         counts[name] += deleted
@@ -68,9 +66,9 @@ def purge(size: int = PURGE_BATCH, report: Callable[[int], None] | None = None) 
 
 
 class Piecewise:
-    """For a worker with other things to do: each call deletes a batch, returns how many rows.
+    """A purge for the worker: each call deletes one batch and returns the number of rows.
 
-    0 means that there is nothing left to do for now.
+    It returns 0 at the end of the purge; the next call begins a new one.
     """
 
     def __init__(self, expiries: Sequence[expired.Expiry] = expired.EXPIRIES) -> None:
@@ -91,20 +89,20 @@ REENCRYPTION_BATCH = 100
 
 
 class ReencryptionCount(NamedTuple):
-    """How many rows were encrypted again, and those that no secret key decrypts."""
+    """The number of reencrypted rows, and the rows that no secret key decrypts."""
 
     changed: int
     unreadable: tuple[str, ...] = ()
 
 
 def reencrypt_signing_keys() -> ReencryptionCount:
-    """Encrypt the private keys with the newest secret key; commits."""
+    """Encrypt the private keys with the newest secret key, and commit."""
     changed, unreadable = 0, []
     for row in stored_keys.every_signing_key():
         try:
             text = keys.reencrypt(context.settings().secret_keys, row)
         except secrets.InvalidToken:
-            if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
+            if row.state != KeyState.RETIRED:  # of retired keys only the public half is used
                 unreadable.append(row.kid)
         else:
             before = row.sealed_private_jwk
@@ -113,9 +111,9 @@ def reencrypt_signing_keys() -> ReencryptionCount:
 
 
 def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> ReencryptionCount:
-    """Encrypt the secrets of authenticator apps with the newest secret key; commits in batches.
+    """Encrypt the secrets of authenticator apps with the newest secret key; commit each batch.
 
-    `report` gets the number of secrets since its last call, and of all.
+    `report`: called with the number of secrets since its last call, and the total.
     """
     changed, unreadable, last = 0, [], None
     total = factors.count_totp_secrets() if report else 0
@@ -136,7 +134,7 @@ def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> 
 
 
 def reencrypt_webhook_secrets() -> ReencryptionCount:
-    """Encrypt the secrets of webhooks with the newest secret key; commits."""
+    """Encrypt the secrets of webhooks with the newest secret key, and commit."""
     changed, unreadable = 0, []
     for row in webhooks.every():
         before = row.sealed_secret
@@ -149,20 +147,20 @@ def reencrypt_webhook_secrets() -> ReencryptionCount:
     return _done("webhook_secrets", changed, unreadable)
 
 
-def _done(what: str, changed: int, unreadable: list[str]) -> ReencryptionCount:
+def _done(kind: str, changed: int, unreadable: list[str]) -> ReencryptionCount:
     if changed:
-        audit.event(Event.REENCRYPTED, what=what, count=changed)
+        audit.event(Event.REENCRYPTED, what=kind, count=changed)
     db.session.commit()
     db.session.expunge_all()
     return ReencryptionCount(changed, tuple(unreadable))
 
 
-RECHECK_BATCH = 20  # of a provider at a time
-MOST_TROUBLES = 3  # then the provider is left alone until the next time
+RECHECK_BATCH = 20  # sessions of a provider at a time
+MOST_TROUBLES = 3  # errors until the provider is skipped in this run
 
 
 def recheck_providers() -> int:
-    """Check the sessions whose time has come; commits. Returns how many were checked."""
+    """Recheck the sessions that are due, and commit; return how many were checked."""
     return sum(
         _recheck_at_provider(provider, provider.recheck)
         for provider in context.upstreams()
@@ -173,8 +171,8 @@ def recheck_providers() -> int:
 def _recheck_at_provider(provider: OidcProvider, seconds: int) -> int:
     before, checked, troubles = clock.now() - timedelta(seconds=seconds), 0, 0
     for session, identity in identities.due(provider.id, before, RECHECK_BATCH):
-        seen = session.checked_at
-        if not identities.claim_check(session.id, seen, clock.now()):
+        last_checked_at = session.checked_at
+        if not identities.claim_check(session.id, last_checked_at, clock.now()):
             db.session.commit()
             continue  # another worker does it
         db.session.commit()  # no transaction waits for the provider
@@ -182,37 +180,42 @@ def _recheck_at_provider(provider: OidcProvider, seconds: int) -> int:
         refresh_token = linking.decrypted_token(session.sealed_refresh_token)
         access_token = linking.decrypted_token(session.sealed_access_token)
         if not (refresh_token or access_token):
-            continue  # the provider gave none: it cannot be asked
-        who, client = (identity.issuer, identity.subject), oidc.oidc_client(provider)
+            continue  # without a token, the provider cannot be asked
+        client = oidc.oidc_client(provider)
         try:
-            found = client.ask_again(*who, refresh_token, access_token)
+            upstream_identity = client.ask_again(
+                identity.issuer, identity.subject, refresh_token, access_token
+            )
         except UpstreamUnavailable:
-            identities.claim_check(session.id, None, seen)
+            identities.claim_check(session.id, None, last_checked_at)
             db.session.commit()
             troubles += 1
             if troubles == MOST_TROUBLES:
                 break
         else:
-            linking.confirm_session(audit.SYSTEM, provider, session, identity, found)
+            linking.confirm_session(audit.SYSTEM, provider, session, identity, upstream_identity)
             db.session.commit()
     return checked
 
 
 logger = logging.getLogger("sso.jobs")
-DIRECTORY_BATCH = 20  # people in one conversation
+DIRECTORY_BATCH = 20  # people in one connection
 
 
 def recheck_directories() -> int:
-    """One conversation with each directory; commits. Returns about how many people it was."""
+    """Look up the people who are due in each directory, and commit; return how many were due."""
     return sum(
-        _recheck_in_directory(one) for one in context.upstreams() if isinstance(one, LdapProvider)
+        _recheck_in_directory(provider)
+        for provider in context.upstreams()
+        if isinstance(provider, LdapProvider)
     )
 
 
 def _recheck_in_directory(provider: LdapProvider) -> int:
     before = clock.now() - timedelta(seconds=provider.recheck or 0)
     due = {
-        one.subject: one.id for one in identities.due_people(provider.id, before, DIRECTORY_BATCH)
+        identity.subject: identity.id
+        for identity in identities.due_people(provider.id, before, DIRECTORY_BATCH)
     }
     db.session.rollback()  # no transaction waits for somebody else's server
     if not due:
@@ -220,7 +223,7 @@ def _recheck_in_directory(provider: LdapProvider) -> int:
     try:
         answers = ldap.look_up(provider, due)
     except UpstreamUnavailable as error:
-        # Who is signed in stays so: an outage there must not become one of everything here.
+        # Sessions continue: an outage of the directory must not become an outage here.
         logger.warning("directory %s cannot be asked again: %s", provider.id, error)
         return 0
     for subject, identity_id in due.items():
@@ -228,7 +231,7 @@ def _recheck_in_directory(provider: LdapProvider) -> int:
         answer = answers.get(subject)
         identity = identities.find(provider.issuer, subject)
         if identity and isinstance(answer, NotAllowed):
-            linking.shut_out(audit.SYSTEM, provider, identity, answer.reason)
+            linking.disable_user(audit.SYSTEM, provider, identity, answer.reason)
         elif identity and isinstance(answer, UpstreamIdentity):
             linking.confirm_directory_account(audit.SYSTEM, provider, identity, answer)
         db.session.commit()

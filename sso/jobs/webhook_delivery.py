@@ -1,4 +1,4 @@
-"""Delivers events to webhooks, from the outbox."""
+"""Deliver events to webhooks from the outbox."""
 
 import json
 import logging
@@ -20,16 +20,16 @@ from sso.store import webhooks as stored
 
 logger = logging.getLogger("sso.jobs")
 
-DELIVERIES_AT_ONCE = 20  # of one webhook, one after the other, in this order
+DELIVERIES_AT_ONCE = 20  # of one webhook, sent one after the other
 # A worker that dies leaves its deliveries to others after this time.
 LEASE = timedelta(seconds=4 * SECONDS)
 DISABLED_AFTER = stored.GIVE_UP_AFTER
-_FAILURES = 20  # at least: a quiet webhook is not disabled for two failures in a week
+_FAILURES = 20  # the minimum: a quiet webhook is not disabled after two failures in a week
 _GONE = 410
 
 
 class _Target(NamedTuple):
-    """Where the deliveries go, or why they cannot."""
+    """The webhook's URL and secret, or the error if it cannot be used."""
 
     url: str
     secret: str
@@ -38,7 +38,7 @@ class _Target(NamedTuple):
 
 
 class _Attempt(NamedTuple):
-    """How one went. `error` is `None` if the receiver took it."""
+    """The result of one attempt. `error` is `None` if the receiver accepted it."""
 
     status: int | None
     error: str | None
@@ -46,9 +46,9 @@ class _Attempt(NamedTuple):
 
 
 def deliver_due() -> int:
-    """Try what is due; a receiver that hangs holds up no other for long. Commits.
+    """Attempt the deliveries that are due, and commit; return the number of deliveries.
 
-    Returns how many deliveries were taken up.
+    Webhooks are sent to at once, so that an unresponsive receiver does not delay the others.
     """
     claimed = stored.claim(DELIVERIES_AT_ONCE, until=clock.now() + LEASE)
     targets = [_target(webhook) for webhook, _ in claimed]
@@ -59,21 +59,21 @@ def deliver_due() -> int:
         results = list(pool.map(_send, targets, [deliveries for _, deliveries in claimed]))
     by_id = sorted(zip(claimed, results, strict=True), key=lambda pair: pair[0].webhook.id)
     for (webhook, deliveries), attempts in by_id:
-        _note_webhook(webhook, attempts)
-        _note(webhook, deliveries, attempts)
-        # Each by itself: two workers that lock several webhooks could wait for each other.
+        _record_for_webhook(webhook, attempts)
+        _record(webhook, deliveries, attempts)
+        # One commit for each: two workers that lock several webhooks could deadlock.
         db.session.commit()
     return sum(len(deliveries) for _, deliveries in claimed)
 
 
-def ping(webhook: Webhook, read: int) -> Answer:
-    """Send a test event now, and read the beginning of the answer. Raises `PostError`."""
+def ping(webhook: Webhook, read_bytes: int) -> Answer:
+    """Send a test event, and return the beginning of the answer. Raises `PostError`."""
     target = _target(webhook, even_if_disabled=True)
     if target.error:
         raise PostError(target.error)
     at = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = json.dumps({"type": "ping", "timestamp": at, "data": {"webhook": str(webhook.id)}})
-    return _post(target, uuid4(), body, read)
+    return _post(target, uuid4(), body, read_bytes)
 
 
 def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
@@ -90,13 +90,13 @@ def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
     return _Target(webhook.url, secret, error, is_disabled)
 
 
-def _post(target: _Target, message_id: UUID, body: str, read: int = 0) -> Answer:
+def _post(target: _Target, message_id: UUID, body: str, read_bytes: int = 0) -> Answer:
     headers = secrets.webhook_headers(target.secret, str(message_id), clock.now(), body)
-    return post(target.url, body.encode(), headers, read=read)
+    return post(target.url, body.encode(), headers, read=read_bytes)
 
 
 def _send(target: _Target, deliveries: Sequence[WebhookDelivery]) -> list[_Attempt]:
-    """Until one fails or time is up; those that are left count as not tried."""
+    """Send deliveries until one fails or time is up; return the attempts."""
     if target.error:
         count = len(deliveries) if target.is_disabled else 1
         return [_Attempt(None, target.error, target.is_disabled)] * count
@@ -119,8 +119,8 @@ def _attempt(target: _Target, delivery: WebhookDelivery) -> _Attempt:
     return _Attempt(status, None if 200 <= status < 300 else f"it answered {status}")
 
 
-def _note_webhook(webhook: Webhook, attempts: Sequence[_Attempt]) -> None:
-    """First of all, as the webhook is locked before its deliveries when it is deleted."""
+def _record_for_webhook(webhook: Webhook, attempts: Sequence[_Attempt]) -> None:
+    """Record success or failure on the webhook, before its deliveries: deletion locks so, too."""
     last = attempts[-1]
     if any(attempt.error is None for attempt in attempts):
         stored.note_success(webhook.id)
@@ -132,28 +132,28 @@ def _note_webhook(webhook: Webhook, attempts: Sequence[_Attempt]) -> None:
     since = current.failing_since or clock.now()
     is_late = clock.now() - since >= DISABLED_AFTER and current.failures >= _FAILURES
     if last.status == _GONE or is_late:
-        why = last.error if last.status == _GONE else f"failing since {since:%Y-%m-%d %H:%M} UTC"
-        webhooks.disable(audit.SYSTEM, current.id, why)
-        logger.error("webhook %s (%s) is disabled: %s", current.id, current.url, why)
+        reason = last.error if last.status == _GONE else f"failing since {since:%Y-%m-%d %H:%M} UTC"
+        webhooks.disable(audit.SYSTEM, current.id, reason)
+        logger.error("webhook %s (%s) is disabled: %s", current.id, current.url, reason)
 
 
-def _note(
+def _record(
     webhook: Webhook, deliveries: Sequence[WebhookDelivery], attempts: Sequence[_Attempt]
 ) -> None:
     now = clock.now()
     for delivery, (status, error, is_disabled) in zip(deliveries, attempts, strict=False):
-        seen = {"last_status": status, "attempted_at": now}
+        details = {"last_status": status, "attempted_at": now}
         if error is None:
-            stored.outbox.mark_sent(delivery.id, **seen)
+            stored.outbox.mark_sent(delivery.id, **details)
         elif is_disabled:
             stored.outbox.mark_failed(delivery, error, is_final=True)
         else:
             is_final = status == _GONE
-            again_at = stored.outbox.mark_failed(delivery, error, is_final, **seen)
+            again_at = stored.outbox.mark_failed(delivery, error, is_final, **details)
             again = f"again at {again_at:%Y-%m-%d %H:%M:%S}" if again_at else "given up"
             logger.warning(
                 "webhook %s: %s %s: %s; attempt %d, %s",
                 webhook.id, delivery.event, delivery.id, error, delivery.attempts, again,
             )  # fmt: skip
     for delivery in deliveries[len(attempts) :]:
-        stored.outbox.put_back(delivery.id)
+        stored.outbox.release(delivery.id)

@@ -24,7 +24,7 @@ logger = logging.getLogger("sso.jobs")
 
 @dataclass(frozen=True)
 class Job:
-    """A job, and the seconds between two runs of it. `run` returns how much it did."""
+    """A job, and the seconds between its runs. `run` returns how many items it processed."""
 
     name: str
     seconds: float
@@ -32,16 +32,16 @@ class Job:
 
 
 def heartbeat() -> int:
-    """Note that a worker runs; commits."""
+    """Record that a worker runs, and commit."""
     outbox.beat(outbox.WORKER)
     db.session.commit()
     return 0
 
 
 def rotate_aged_keys() -> int:
-    """Rotate when the oldest active key has reached its age; commits.
+    """Rotate the keys if the oldest active one has reached its age, and commit.
 
-    Returns how many keys became active. Of several workers one rotates, the others see it done.
+    Returns how many keys became active. Of several workers, only one rotates.
     """
     settings = context.settings()
     oldest = stored_keys.oldest_activation()
@@ -50,8 +50,8 @@ def rotate_aged_keys() -> int:
         try:
             activated = signing_keys.rotate(audit.SYSTEM, settings.secret_keys)
             db.session.commit()
-        except signing_keys.RotationRefused as why:
-            logger.info("signing keys are not rotated now: %s", why)
+        except signing_keys.RotationRefused as error:
+            logger.info("signing keys are not rotated now: %s", error)
     db.session.rollback()
     return len(activated)
 
@@ -72,9 +72,9 @@ JOBS = (
 
 
 def run(app: Flask, stop: Event) -> None:
-    """Do every job when its time has come, until `stop` is set.
+    """Run every job at its interval, until `stop` is set.
 
-    Each has a thread of its own: a mail server that hangs delays no logout token.
+    Each job has its own thread: an unresponsive mail server delays no logout token.
     """
     threads = [Thread(target=_keep_at, args=(app, job, stop), name=job.name) for job in JOBS]
     for thread in threads:
@@ -86,22 +86,22 @@ def run(app: Flask, stop: Event) -> None:
 
 def _keep_at(app: Flask, job: Job, stop: Event) -> None:
     while not stop.is_set():
-        # As long as there is more to do, it goes on without a pause.
+        # While there is more to do, runs follow without a pause.
         busy = (run_once(app, job) or 0) > 0
         stop.wait(0.02 if busy else job.seconds)
 
 
 def run_once(app: Flask, job: Job) -> int | None:
-    """One run; an error is logged, and the next run tries again. `None` if it failed."""
+    """Run a job once; log an error and return `None` if it failed."""
     with app.app_context(), audit.acting_as(audit.SYSTEM):
         try:
             return job.run()
         except Exception as error:
-            words = str(error) if isinstance(error, keys.KeyUnavailable) else None
+            reason = str(error) if isinstance(error, keys.KeyUnavailable) else None
             if isinstance(error, SQLAlchemyError):
-                words = postgresql.transient_reason(error)
-            if words:
-                logger.error("job failed: %s: %s", job.name, words)
+                reason = postgresql.transient_reason(error)
+            if reason:
+                logger.error("job failed: %s: %s", job.name, reason)
             else:
                 logger.exception("job failed: %s", job.name)
             database.end_session()

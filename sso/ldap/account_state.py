@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
 
 
 def of_bind(result: Result) -> Refusal | None:
-    """What the answer to a bind means; `None` lets the person in."""
+    """Return the refusal that the answer to a bind means; `None` lets the person in."""
     policy = _OF_PASSWORD_POLICY.get(result.policy)
     if result.code == SUCCESS:
         return Refusal(policy, is_password_right=True) if policy else None
@@ -70,7 +70,7 @@ def of_bind(result: Result) -> Refusal | None:
 
 
 def of(entry: Entry, now: datetime) -> State | None:
-    """Why the person is kept out for good, or `None`.
+    """Return why the person is kept out for good, or `None`.
 
     A lock that ends by itself is not meant: anyone can cause that by guessing.
     """
@@ -95,7 +95,7 @@ def _active_directory(entry: Entry, now: datetime) -> State | None:
 
 
 def _red_hat(entry: Entry, now: datetime) -> State | None:
-    """389 Directory Server and FreeIPA."""
+    """Return the state of an account in 389 Directory Server or FreeIPA."""
     if entry.text("nsAccountLock").lower() == "true":
         return State.DISABLED
     ends = entry.text("krbPrincipalExpiration")
@@ -141,7 +141,7 @@ def _number(entry: Entry, attribute: str) -> int | None:
 
 
 def _generalized_time(text: str, otherwise: datetime) -> datetime:
-    """A moment as `20261231235959Z`; what cannot be read keeps the person out."""
+    """Parse a time such as `20261231235959Z`; an invalid one keeps the person out."""
     try:
         return datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:

@@ -126,7 +126,7 @@ class Connection:
         attributes: Iterable[str],
         most: int,
     ) -> Found:
-        """The entries below `base` that fit, at most so many. Raises `Refused`."""
+        """Return the matching entries below `base`, at most this many. Raises `Refused`."""
         seconds = max(1, int(self._ends - monotonic()))
         limits = (messages.integer(most), messages.integer(seconds), messages.boolean(False))
         names = messages.encode(messages.SEQUENCE, *(messages.text(name) for name in attributes))
@@ -154,8 +154,8 @@ class Connection:
                 break
         result = self._read(messages.result, contents)
         if result.code not in (SUCCESS, SIZE_LIMIT):
-            what = "there is no such entry" if result.code == NO_SUCH_OBJECT else result.diagnostic
-            raise Refused(f"{self._server} refuses to search in {base!r}: {result.code} {what}")
+            text = "there is no such entry" if result.code == NO_SUCH_OBJECT else result.diagnostic
+            raise Refused(f"{self._server} refuses to search in {base!r}: {result.code} {text}")
         entries.is_complete = result.code == SUCCESS
         return entries
 
@@ -179,7 +179,7 @@ class Connection:
         self._attempt(lambda: self._sock.sendall(message))
 
     def _answer(self, *expected: int) -> tuple[int, bytes, bytes]:
-        """Tag, contents and controls of the next message, which answers the last request."""
+        """Read the answer to the last request: its tag, contents and controls."""
         number, tag, contents, controls = self._message()
         while 0 < number <= self._abandoned:
             number, tag, contents, controls = self._message()
@@ -209,9 +209,9 @@ class Connection:
             raise Unavailable(f"{self._server} is too slow")
         return seconds
 
-    def _attempt(self, what: Callable[[], T]) -> T:
+    def _attempt(self, operation: Callable[[], T]) -> T:
         try:
-            return what()
+            return operation()
         except ssl.SSLCertVerificationError as error:
             why = error.verify_message
             raise Unavailable(f"the certificate of {self._server} is refused: {why}") from None
@@ -220,9 +220,9 @@ class Connection:
         except (OSError, ValueError) as error:
             raise Unavailable(f"{self._server}: {error}"[:200]) from None
 
-    def _read(self, what: Callable[[bytes], T], data: bytes) -> T:
+    def _read(self, parse: Callable[[bytes], T], data: bytes) -> T:
         try:
-            return what(data)
+            return parse(data)
         except ValueError as error:  # `messages.Malformed`, or a name that is not UTF-8
             raise Unavailable(f"{self._server} does not speak LDAP: {error}"[:200]) from None
 
@@ -231,14 +231,14 @@ def _connected(server: Server, seconds: float) -> socket.socket:
     trouble: OSError = OSError("its name has no address")
     ends = monotonic() + seconds
     endpoints = _resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
-    for family, kind, protocol, _, address in endpoints[:_MOST_ADDRESSES]:
-        if reason := addresses.forbidden(str(address[0]), only_public=False):
+    for family, kind, protocol, _, endpoint in endpoints[:_MOST_ADDRESSES]:
+        if reason := addresses.forbidden(str(endpoint[0]), only_public=False):
             trouble = OSError(f"its name leads to a {reason} address")
             continue
         sock = socket.socket(family, kind, protocol)
         try:
             sock.settimeout(max(0.001, min(ends - monotonic(), _CONNECT_SECONDS)))
-            sock.connect(address)
+            sock.connect(endpoint)
         except OSError as error:
             sock.close()
             trouble = error

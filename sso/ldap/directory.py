@@ -25,7 +25,7 @@ from sso.ldap.messages import SUCCESS, Entry
 
 
 def subject_of(attribute: str, entry: Entry) -> str:
-    """The subject of an entry; empty if it has none, or one that cannot be kept."""
+    """Return the subject of an entry; empty if it has none, or one that cannot be stored."""
     value = next(iter(entry.values(attribute)), b"")
     if attribute.lower() == "objectguid":
         return str(UUID(bytes_le=value)) if len(value) == 16 else ""
@@ -36,7 +36,7 @@ def subject_of(attribute: str, entry: Entry) -> str:
 
 
 def stored_subject(attribute: str, subject: str) -> bytes:
-    """The subject as the directory keeps it."""
+    """Return the subject as the directory stores it."""
     return UUID(subject).bytes_le if attribute.lower() == "objectguid" else subject.encode()
 
 
@@ -60,7 +60,7 @@ def normal_name(name: str) -> str:
 
 
 def first_value(name: str) -> str:
-    """The value that a name begins with: usually the short name of what it names."""
+    """Return the first value of a distinguished name: usually the short name of its entry."""
     match = _SPLIT.match(name)
     return _pair(match[1])[1] if match else ""
 
@@ -114,7 +114,7 @@ class GroupRules:
 
 
 def groups_of(rules: GroupRules, connection: Connection, entry: Entry, member: str) -> list[Group]:
-    """The groups of the person with this entry, whom groups call `member`.
+    """Return the groups that have this entry as a `member`.
 
     All or none: a part of them could let a person in who must not be. Raises `Refused`.
     """
@@ -235,7 +235,7 @@ class Directory:
     def sign_in(
         self, login: str, password: str, now: datetime, before_bind: Callable[[str | None], None]
     ) -> Person:
-        """The person with this name or email and this password.
+        """Return the person with this name or email and this password.
 
         `before_bind` is called with the subject (`None`: unknown), and may raise: a few wrong
         passwords lock an account in most directories. Raises `NotAllowed`, `Unavailable` and
@@ -267,7 +267,7 @@ class Directory:
         return self._ask(ask)
 
     def look_up(self, subjects: Iterable[str], now: datetime) -> dict[str, Person | None]:
-        """The people with these subjects, in one conversation; `None` for who is gone.
+        """Return the people with these subjects, over one connection; `None` for a deleted one.
 
         Who cannot be told is not in it. Raises `Unavailable` and `Refused`.
         """
@@ -288,7 +288,7 @@ class Directory:
         return self._ask(ask)
 
     def examine(self, server: Server) -> tuple[datetime | None, int]:
-        """Until when the certificate of a server is valid, and whether anybody is found there.
+        """Return when the certificate of a server ends, and how many people a search finds there.
 
         Raises `Unavailable` and `Refused`.
         """
@@ -297,8 +297,8 @@ class Directory:
             answer = connection.search(self.base, self.user_filter, ["1.1"], 1)
             return connection.certificate_ends, len(answer.entries)
 
-    def _ask(self, what: Callable[[Connection], T]) -> T:
-        """Ask the first server that answers."""
+    def _ask(self, request: Callable[[Connection], T]) -> T:
+        """Send a request to the first server that answers."""
         if not self._slots.acquire(blocking=False):
             raise Busy("too many people wait for it")
         try:
@@ -307,7 +307,7 @@ class Directory:
                 try:
                     with Connection(server, self._tls(), self.seconds) as connection:
                         self._bind(connection)
-                        return what(connection)
+                        return request(connection)
                 except Unavailable as error:
                     self._avoided[server] = monotonic() + _AVOIDED_SECONDS
                     trouble = error

@@ -27,30 +27,30 @@ def is_attribute(name: str) -> bool:
 
 
 def equal(attribute: str, value: bytes) -> bytes:
-    """The attribute has this value."""
+    """Return the filter that an attribute has this value."""
     return messages.encode(
         _EQUAL, messages.text(attribute), messages.encode(messages.OCTETS, value)
     )
 
 
 def matching(attribute: str, rule: str, value: bytes) -> bytes:
-    """The attribute matches this value by a rule of the server's."""
+    """Return the filter that an attribute matches this value by a matching rule of the server."""
     parts = ((0x81, rule.encode()), (0x82, attribute.encode()), (0x83, value))
     return messages.encode(_EXTENSIBLE, *(messages.encode(tag, part) for tag, part in parts))
 
 
 def every(*conditions: bytes) -> bytes:
-    """All of these conditions."""
+    """Return the filter that all of these conditions hold."""
     return messages.encode(_AND, *conditions)
 
 
 def either(*conditions: bytes) -> bytes:
-    """One of these conditions."""
+    """Return the filter that one of these conditions holds."""
     return messages.encode(_OR, *conditions)
 
 
 def parse(text: str) -> bytes:
-    """The filter that an operator wrote. Raises `ValueError` with what is wrong."""
+    """Parse an operator's filter. Raises `ValueError` with what is wrong."""
     parser = _Parser(text.strip())
     encoded = parser.condition(0)
     if parser.at != len(parser.text):
@@ -62,8 +62,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
-    def error(self, what: str) -> ValueError:
-        return ValueError(f"{what} (character {self.at + 1} of the filter)")
+    def error(self, text: str) -> ValueError:
+        return ValueError(f"{text} (character {self.at + 1} of the filter)")
 
     def accept(self, character: str) -> bool:
         is_next = self.text.startswith(character, self.at)

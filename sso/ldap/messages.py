@@ -16,7 +16,7 @@ class Malformed(ValueError):
 
 
 def encode(tag: int, *parts: bytes) -> bytes:
-    """One element, with the parts one after the other as its contents."""
+    """Encode an element, with the parts one after the other as its contents."""
     contents = b"".join(parts)
     size = len(contents)
     if size < 0x80:
@@ -26,7 +26,7 @@ def encode(tag: int, *parts: bytes) -> bytes:
 
 
 def integer(value: int, tag: int = INTEGER) -> bytes:
-    """A whole number, in two's complement."""
+    """Encode a whole number, in two's complement."""
     return encode(tag, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
@@ -36,12 +36,12 @@ def boolean(value: bool) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A string, as UTF-8."""
+    """Encode a string, as UTF-8."""
     return encode(OCTETS, value.encode())
 
 
 def to_int(contents: bytes) -> int:
-    """The whole number that was read."""
+    """Decode a whole number."""
     if not 0 < len(contents) <= 8:
         raise Malformed("a number has no digits, or too many")
     return int.from_bytes(contents, "big", signed=True)
@@ -75,7 +75,7 @@ class Reader:
         return self._at < len(self._data)
 
     def element(self) -> tuple[int, bytes]:
-        """The next element: its tag and contents. Raises `Malformed`."""
+        """Read the next element: its tag and contents. Raises `Malformed`."""
         position = header(self._data, self._at)
         if position is None or position[2] > len(self._data):
             raise Malformed("an element is cut off")
@@ -83,14 +83,14 @@ class Reader:
         return tag, self._data[start : self._at]
 
     def take(self, expected: int) -> bytes:
-        """The contents of the next element, which has this tag. Raises `Malformed`."""
+        """Read the contents of the next element, which must have this tag. Raises `Malformed`."""
         tag, contents = self.element()
         if tag != expected:
             raise Malformed(f"tag {tag:#x} in place of {expected:#x}")
         return contents
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """All elements that are left."""
+        """Read all remaining elements."""
         while self:
             yield self.element()
 
@@ -110,17 +110,17 @@ class Entry:
     attributes: Attributes
 
     def values(self, attribute: str) -> list[bytes]:
-        """All values of an attribute."""
+        """Return all values of an attribute."""
         return self.attributes.get(attribute.lower(), [])
 
     def text(self, attribute: str) -> str:
-        """The first value of an attribute as text; empty without one."""
+        """Return the first value of an attribute as text; empty without one."""
         return next((value.decode(errors="replace") for value in self.values(attribute)), "")
 
 
 @dataclass(frozen=True)
 class Result:
-    """How an operation ended. `policy`: the code of the password policy, if it objects."""
+    """The result of an operation. `policy`: the error code of the password policy, if any."""
 
     code: int
     diagnostic: str = ""
@@ -128,7 +128,7 @@ class Result:
 
 
 def split(message: bytes) -> tuple[int, int, bytes, bytes]:
-    """Number, tag, contents and controls of a message."""
+    """Parse a message into its number, tag, contents and controls."""
     fields = Reader(Reader(message).take(SEQUENCE))
     number = to_int(fields.take(INTEGER))
     tag, contents = fields.element()
@@ -136,7 +136,7 @@ def split(message: bytes) -> tuple[int, int, bytes, bytes]:
 
 
 def result(contents: bytes) -> Result:
-    """How an operation ended."""
+    """Parse the result of an operation."""
     fields = Reader(contents)
     code = to_int(fields.take(ENUMERATED))
     fields.take(OCTETS)
@@ -144,7 +144,7 @@ def result(contents: bytes) -> Result:
 
 
 def entry(contents: bytes) -> Entry:
-    """An entry that a search found."""
+    """Parse an entry of a search."""
     fields = Reader(contents)
     dn = fields.take(OCTETS).decode()
     attributes: Attributes = {}
@@ -157,7 +157,7 @@ def entry(contents: bytes) -> Entry:
 
 
 def policy_error(controls: bytes) -> int | None:
-    """The code by which the password policy objects, if it does."""
+    """Return the error code of the password policy, if there is one."""
     for _, encoded in Reader(controls).rest():
         control = Reader(encoded)
         if control.take(OCTETS) != POLICY_CONTROL.encode():

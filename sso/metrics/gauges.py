@@ -82,8 +82,7 @@ def _database_up() -> Reading:
 
 
 def _schema() -> Reading:
-    found = schema.revision(db.session.connection())
-    return {(str(found),): 1}
+    return {(str(schema.revision(db.session.connection())),): 1}
 
 
 def _current() -> Reading:
@@ -100,20 +99,20 @@ def _key_ages() -> Reading:
 
 def _worker() -> Reading:
     last = outbox.last_beat(outbox.WORKER)
-    # Without a worker there is no sample: Prometheus' absent() finds that.
+    # Without a worker there is no sample: Prometheus' absent() detects that.
     return {(): (clock.now() - last).total_seconds()} if last else {}
 
 
 def _directory_ages() -> Reading:
-    """How long ago each directory was asked about the person who waits longest for it."""
+    """Return the age of the oldest recheck by directory."""
     now = clock.now()
-    found: dict[tuple[str, ...], float] = {}
+    ages: dict[tuple[str, ...], float] = {}
     for provider in context.upstreams():
         if provider.recheck and not provider.REDIRECTS:
             due = identities.due_people(provider.id, now, 1)
             since = due[0].checked_at if due else None
-            found[(provider.id,)] = (now - since).total_seconds() if since else 0.0
-    return found
+            ages[(provider.id,)] = (now - since).total_seconds() if since else 0.0
+    return ages
 
 
 _OUTBOXES: dict[str, Outbox[Any]] = {

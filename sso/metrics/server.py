@@ -1,8 +1,8 @@
-"""The metrics: what is counted, and the port on which the counts of all workers are read.
+"""The metrics: the counters, and the port on which the counts of all workers are read.
 
-Labels have few values, all of them ours: nothing that a stranger sends becomes a time series, and
-no id, name or secret is in one. One process of a server has the port; any of them can report for
-all. It is not reachable through the public URL and holds no secret; it listens on 127.0.0.1 unless
+Labels have few values, all from our code: nothing that a stranger sends becomes a time series, and
+no label has an id, a name or a secret. One process of a server has the port and reports for all.
+The port is not reachable through the public URL; it listens on 127.0.0.1 unless
 `SSO_METRICS_ADDRESS` is set.
 """
 
@@ -38,7 +38,7 @@ from sso.extensions import db
 from sso.metrics import gauges
 from sso.observability import counters
 
-# prometheus_client's own name: a folder that all processes of one server write to.
+# The variable of prometheus_client: a folder that all processes of one server write to.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 GRANTS = frozenset({"authorization_code", "refresh_token", TOKEN_EXCHANGE})
@@ -54,7 +54,7 @@ OTHER = "other"
 
 
 class Counters:
-    """The counters of this process; in a server of several, each writes to files of its own."""
+    """The counters of this process; each process of a server writes to its own files."""
 
     def __init__(self) -> None:
         shared = os.environ.get(FOLDER)
@@ -87,7 +87,7 @@ class Counters:
         )  # fmt: skip
         # Finding a child by its labels costs more than counting.
         self._children = cache(self._find_children)
-        # A rate needs a zero to begin from.
+        # A rate needs a zero to begin with.
         for outcome in SIGN_INS.values():
             self.sign_ins.labels(outcome)
         for grant in GRANTS:
@@ -121,10 +121,10 @@ class Counters:
 
 @cache
 def start_counting() -> Counters:
-    """The counters of this process and those that it forks; it counts from now on."""
-    made = Counters()
-    counters.use(made)
-    return made
+    """Begin to count in this process and in those that it forks; return the counters."""
+    started = Counters()
+    counters.use(started)
+    return started
 
 
 logger = logging.getLogger("sso.metrics")
@@ -133,7 +133,7 @@ _TRY_AGAIN = 1.0  # seconds until another process has noticed that the port is f
 
 
 def init_app(app: Flask) -> None:
-    """Count."""
+    """Begin to count, also the connections of the application's pool."""
     counting = start_counting()
     with app.app_context():
         pool = db.engine.pool
@@ -144,70 +144,69 @@ def init_app(app: Flask) -> None:
 
 
 def serve(app: Flask) -> None:
-    """Answer on the port, or wait until the process that does is gone. Call it after a fork."""
+    """Answer on the port in a thread, once no other process does. Call it after a fork."""
     settings: Settings = app.extensions["sso.settings"]
     place = (settings.metrics_address, settings.metrics_port)
     threading.Thread(target=_serve, args=(app, *place), name="metrics", daemon=True).start()
 
 
 def registry(app: Flask) -> CollectorRegistry:
-    """Everything that is reported: what all processes counted, and what is read now."""
+    """Return a registry of everything: the counts of all processes, and the gauges."""
+    registry = CollectorRegistry()
     if os.environ.get(FOLDER):
-        found = CollectorRegistry()
-        _Processes(found)
+        _Processes(registry)
     else:
-        found = CollectorRegistry()
-        found.register(start_counting().registry)
-    found.register(gauges.GaugeCollector(app))
-    return found
+        registry.register(start_counting().registry)
+    registry.register(gauges.GaugeCollector(app))
+    return registry
 
 
-def _serve(app: Flask, address: str, port: int) -> None:
-    reported = registry(app)
+def _serve(app: Flask, ip_address: str, port: int) -> None:
+    collectors = registry(app)
     while True:
         try:
-            start_http_server(port, address, reported)
+            start_http_server(port, ip_address, collectors)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                logger.error("metrics: %s port %s: %s", address, port, error.strerror)
+                logger.error("metrics: %s port %s: %s", ip_address, port, error.strerror)
                 return
             sleep(_TRY_AGAIN)
         else:
-            logger.info("metrics on %s port %s", address, port)
+            logger.info("metrics on %s port %s", ip_address, port)
             return
 
 
 def prepare() -> None:
-    """Make the folder that the workers share; the master calls it before it loads the application.
+    """Create the folder that the workers share; the master does so before it loads the application.
 
-    Each master has its own: one that replaces another (USR2) begins again.
+    Each master has its own folder: one that replaces another (USR2) begins from zero.
     """
     master = os.getpid()
-    known = Path(os.environ.get(FOLDER, "")).name
-    if known.startswith(f"{_PREFIX}{master}-"):
+    folder_name = Path(os.environ.get(FOLDER, "")).name
+    if folder_name.startswith(f"{_PREFIX}{master}-"):
         return  # the configuration is read again at each reload
     folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{master}-")
     os.environ[FOLDER] = folder
 
     def clean_up() -> None:
-        if os.getpid() == master:  # workers are forked with this, too
+        if os.getpid() == master:  # forked workers inherit this
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(clean_up)
 
 
 class _Processes(MultiProcessCollector):
-    """What all processes counted; one that has ended has nothing open."""
+    """The counts of all processes; one that has ended has no open connections."""
 
     def collect(self) -> Iterable[Metric]:
-        # The scrape finds out, because not every server says when a worker is gone.
+        # Checked at each scrape, because not every server reports that a worker has ended.
         for file in Path(os.environ[FOLDER]).glob("gauge_live*.db"):
             pid = int(file.stem.rpartition("_")[2])
             if not _is_alive(pid):
                 with suppress(FileNotFoundError):  # another scrape was faster
                     mark_process_dead(pid)
-        found: Iterable[Metric] = super().collect()
-        return found
+        metrics: Iterable[Metric] = super().collect()
+        return metrics
 
 
 def _is_alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Second factors: passkeys, authenticator apps, recovery codes, and what they prove.
+"""Second factors: passkeys, authenticator apps, recovery codes, and their proofs.
 
 Nothing here commits, and nothing here knows of pages.
 """

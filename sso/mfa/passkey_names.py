@@ -1,4 +1,4 @@
-"""Names of new passkeys, so that nobody has to type one."""
+"""Default names of new passkeys."""
 
 from collections.abc import Collection
 
@@ -34,9 +34,9 @@ def of(aaguid: str, browser: str) -> str:
     return AUTHENTICATORS.get(aaguid.lower()) or clean(browser)
 
 
-def distinct(name: str, taken: Collection[str]) -> str:
+def distinct(name: str, other_names: Collection[str]) -> str:
     """Return the name, with a number if another passkey of the user has it."""
-    folded = {other.casefold() for other in taken}
+    folded = {other.casefold() for other in other_names}
     candidate, number = name, 1
     while candidate.casefold() in folded:
         number += 1

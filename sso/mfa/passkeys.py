@@ -24,32 +24,32 @@ else:
 logger = logging.getLogger("sso.passkeys")
 
 MOST = 20  # passkeys of one user
-MAX_TEXT = 20_000  # characters of what a browser may answer
+MAX_TEXT = 20_000  # characters of a browser's answer
 LIFETIME = 600  # seconds of a challenge
-SIGN_IN_LIFETIME = 24 * 3600  # of the sign-in page's: browsers offer passkeys as long as it is open
+SIGN_IN_LIFETIME = 24 * 3600  # the sign-in page offers passkeys as long as it is open
 SIGN_IN = "sign in"
 _CHALLENGE = "passkey challenge to "
 
 
-class Asked(NamedTuple):
-    """What a page gives to the browser: the options as JSON, and the signed challenge."""
+class PasskeyRequest(NamedTuple):
+    """The data that a page passes to the browser: options as JSON, and the signed challenge."""
 
     options: str
     challenge: str
 
 
 def rp_id() -> str:
-    """The relying party identifier: the host of `SSO_BASE_URL` (WebAuthn §4)."""
+    """Return the relying party identifier: the host of `SSO_BASE_URL` (WebAuthn §4)."""
     return urlsplit(context.settings().base_url).hostname or ""
 
 
 def rp_name() -> str:
-    """What authenticators call this service."""
+    """Return the name of the service for authenticators."""
     return context.settings().name or rp_id()
 
 
 def available() -> bool:
-    """Whether browsers allow passkeys here: the host has to be a name, not an address."""
+    """Return whether browsers allow passkeys here: the host must not be an IP address."""
     try:
         ip_address(rp_id())
     except ValueError:
@@ -57,8 +57,8 @@ def available() -> bool:
     return False
 
 
-def ask_to_enrol(user: User, known: list[Passkey]) -> Asked:
-    """Options to make a passkey, on an authenticator that has none of the user's yet."""
+def ask_to_enrol(user: User, existing: list[Passkey]) -> PasskeyRequest:
+    """Return options to create a passkey, on an authenticator that has none of the user's."""
     challenge, text = _challenge(f"enrol {user.id}")
     options = webauthn.generate_registration_options(
         rp_id=rp_id(),
@@ -71,52 +71,52 @@ def ask_to_enrol(user: User, known: list[Passkey]) -> Asked:
             resident_key=w.ResidentKeyRequirement.PREFERRED,
             user_verification=w.UserVerificationRequirement.PREFERRED,
         ),
-        exclude_credentials=_descriptors(known),
+        exclude_credentials=_descriptors(existing),
     )
-    return Asked(webauthn.options_to_json(options), text)
+    return PasskeyRequest(webauthn.options_to_json(options), text)
 
 
-def ask_to_sign_in() -> Asked:
-    """Options to sign in by a passkey alone; the browser knows whose it has."""
+def ask_to_sign_in() -> PasskeyRequest:
+    """Return options to sign in with a passkey alone, for any user."""
     challenge, text = _challenge(SIGN_IN)
-    # Without the library, which each sign-in page would otherwise load.
+    # Made without the library, so that sign-in pages do not load it.
     options = {
         "challenge": challenge,
         "timeout": 60_000,  # milliseconds
         "rpId": rp_id(),
         "userVerification": "required",
     }
-    return Asked(json.dumps(options), text)
+    return PasskeyRequest(json.dumps(options), text)
 
 
-def ask_as_second(user: User, known: list[Passkey]) -> Asked:
-    """Options to show one of the user's passkeys after the password."""
+def ask_as_second(user: User, existing: list[Passkey]) -> PasskeyRequest:
+    """Return options to use one of the user's passkeys after the password."""
     challenge, text = _challenge(f"confirm {user.id}")
     options = webauthn.generate_authentication_options(
         rp_id=rp_id(),
         challenge=webauthn.base64url_to_bytes(challenge),
-        allow_credentials=_descriptors(known),
+        allow_credentials=_descriptors(existing),
         user_verification=w.UserVerificationRequirement.PREFERRED,
     )
-    return Asked(webauthn.options_to_json(options), text)
+    return PasskeyRequest(webauthn.options_to_json(options), text)
 
 
 def enrol(
-    user: User, browser: str, known: list[Passkey], answer: str, challenge: str
+    user: User, browser: str, existing: list[Passkey], answer: str, challenge: str
 ) -> Passkey | None:
-    """Store a new passkey; `None` if the answer is invalid. Does not commit.
+    """Store a new passkey; return `None` if the answer is invalid. Does not commit.
 
-    Its name is that of its authenticator, or else of the browser. `known`: the other passkeys.
+    It is named after its authenticator, or else after the browser. `existing`: the other passkeys.
     Raises `IntegrityError` if the credential is already registered.
     """
-    asked = _asked(challenge, f"enrol {user.id}", LIFETIME)
-    if asked is None or len(answer) > MAX_TEXT:
+    signed_challenge = _verify_challenge(challenge, f"enrol {user.id}", LIFETIME)
+    if signed_challenge is None or len(answer) > MAX_TEXT:
         return None
     try:
         credential = webauthn.helpers.parse_registration_credential_json(answer)
-        made = webauthn.verify_registration_response(
+        registration = webauthn.verify_registration_response(
             credential=credential,
-            expected_challenge=asked[0],
+            expected_challenge=signed_challenge[0],
             expected_rp_id=rp_id(),
             expected_origin=_origin(),
         )
@@ -126,13 +126,13 @@ def enrol(
     passkey = Passkey(
         user_id=user.id,
         name=passkey_names.distinct(
-            passkey_names.of(made.aaguid, browser), [one.name for one in known]
+            passkey_names.of(registration.aaguid, browser), [other.name for other in existing]
         ),
-        credential_id=webauthn.helpers.bytes_to_base64url(made.credential_id),
-        public_key=webauthn.helpers.bytes_to_base64url(made.credential_public_key),
-        transports=" ".join(one.value for one in credential.response.transports or ()),
-        sign_count=made.sign_count,
-        is_synced=made.credential_device_type is w.CredentialDeviceType.MULTI_DEVICE,
+        credential_id=webauthn.helpers.bytes_to_base64url(registration.credential_id),
+        public_key=webauthn.helpers.bytes_to_base64url(registration.credential_public_key),
+        transports=" ".join(transport.value for transport in credential.response.transports or ()),
+        sign_count=registration.sign_count,
+        is_synced=registration.credential_device_type is w.CredentialDeviceType.MULTI_DEVICE,
         created_at=clock.now(),
     )
     factors.add_passkey(passkey)
@@ -140,12 +140,12 @@ def enrol(
 
 
 def accept_sign_in(answer: str, challenge: str) -> tuple[User, policy.Proof] | None:
-    """Who signs in by this passkey alone; it has verified its user. Does not commit.
+    """Verify a sign-in with a passkey alone; return the user, who is locked. Does not commit.
 
-    The user is locked then, until the transaction ends.
+    Returns `None` if the answer is invalid. The passkey has to verify its user.
     """
-    asked = _asked(challenge, SIGN_IN, SIGN_IN_LIFETIME)
-    passkey_and_user = _accept(answer, asked, owner=None)
+    signed_challenge = _verify_challenge(challenge, SIGN_IN, SIGN_IN_LIFETIME)
+    passkey_and_user = _accept(answer, signed_challenge, owner=None)
     if passkey_and_user is None:
         return None
     passkey, user = passkey_and_user
@@ -153,27 +153,29 @@ def accept_sign_in(answer: str, challenge: str) -> tuple[User, policy.Proof] | N
 
 
 def accept_as_second(user: User, answer: str, challenge: str) -> str | None:
-    """The methods that this user's passkey proves, or `None`. Does not commit."""
-    asked = _asked(challenge, f"confirm {user.id}", LIFETIME)
-    found = _accept(answer, asked, owner=user)
-    return policy.passkey_methods(found[0].is_synced) if found else None
+    """Verify a passkey of this user; return its methods, or `None`. Does not commit."""
+    signed_challenge = _verify_challenge(challenge, f"confirm {user.id}", LIFETIME)
+    passkey_and_user = _accept(answer, signed_challenge, owner=user)
+    return policy.passkey_methods(passkey_and_user[0].is_synced) if passkey_and_user else None
 
 
 def _accept(
-    answer: str, asked: tuple[bytes, datetime] | None, owner: User | None
+    answer: str, signed_challenge: tuple[bytes, datetime] | None, owner: User | None
 ) -> tuple[Passkey, User] | None:
-    """Check an answer (WebAuthn §7.2). `owner`: whose it has to be; `None`: the user it names."""
-    if asked is None or len(answer) > MAX_TEXT:
+    """Verify an answer (WebAuthn §7.2). `owner`: the expected user; `None` accepts any user."""
+    if signed_challenge is None or len(answer) > MAX_TEXT:
         return None
     try:
         credential = webauthn.helpers.parse_authentication_credential_json(answer)
     except Exception as error:  # the library does not catch the errors of its parsers
         logger.info("passkey refused: %s", type(error).__name__)
         return None
-    found = factors.find_passkey_with_user(webauthn.helpers.bytes_to_base64url(credential.raw_id))
-    if found is None:
+    passkey_and_user = factors.find_passkey_with_user(
+        webauthn.helpers.bytes_to_base64url(credential.raw_id)
+    )
+    if passkey_and_user is None:
         return None
-    passkey, user = found
+    passkey, user = passkey_and_user
     handle = credential.response.user_handle
     if owner is None:
         is_theirs = handle == user.id.bytes  # §7.2 step 6: the authenticator has to name the user
@@ -184,7 +186,7 @@ def _accept(
     try:
         verified = webauthn.verify_authentication_response(
             credential=credential,
-            expected_challenge=asked[0],
+            expected_challenge=signed_challenge[0],
             expected_rp_id=rp_id(),
             expected_origin=_origin(),
             credential_public_key=webauthn.base64url_to_bytes(passkey.public_key),
@@ -196,8 +198,10 @@ def _accept(
         return None
     if owner is None and users.lock(user.id) is None:  # before the passkey: see `policy`
         return None
-    used = factors.use_passkey(passkey, asked[1], verified.new_sign_count, clock.now())
-    return found if used else None
+    is_first_use = factors.use_passkey(
+        passkey, signed_challenge[1], verified.new_sign_count, clock.now()
+    )
+    return passkey_and_user if is_first_use else None
 
 
 def _challenge(purpose: str) -> tuple[str, str]:
@@ -205,28 +209,28 @@ def _challenge(purpose: str) -> tuple[str, str]:
     return challenge, policy.sign_value(challenge, _CHALLENGE + purpose)
 
 
-def _asked(text: str, purpose: str, lifetime: int) -> tuple[bytes, datetime] | None:
-    found = policy.verify_value(text, _CHALLENGE + purpose, lifetime)
-    return (webauthn.base64url_to_bytes(found[0]), found[1]) if found else None
+def _verify_challenge(text: str, purpose: str, lifetime: int) -> tuple[bytes, datetime] | None:
+    signed = policy.verify_value(text, _CHALLENGE + purpose, lifetime)
+    return (webauthn.base64url_to_bytes(signed[0]), signed[1]) if signed else None
 
 
 def _origin() -> str:
-    # As browsers write it (RFC 6454 §6.2): in small letters, without the scheme's own port.
+    # As browsers serialize it (RFC 6454 §6.2): in lower case, without the scheme's default port.
     parts = urlsplit(context.settings().base_url)
     usual = {"https": 443, "http": 80}[parts.scheme]
     port = f":{parts.port}" if parts.port not in (None, usual) else ""
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _descriptors(known: list[Passkey]) -> "list[w.PublicKeyCredentialDescriptor]":
+def _descriptors(existing: list[Passkey]) -> "list[w.PublicKeyCredentialDescriptor]":
     return [
         w.PublicKeyCredentialDescriptor(
-            id=webauthn.base64url_to_bytes(one.credential_id),
+            id=webauthn.base64url_to_bytes(passkey.credential_id),
             transports=[
                 w.AuthenticatorTransport(name)
-                for name in one.transports.split()
-                if name in {known.value for known in w.AuthenticatorTransport}
+                for name in passkey.transports.split()
+                if name in {transport.value for transport in w.AuthenticatorTransport}
             ],
         )
-        for one in known
+        for passkey in existing
     ]

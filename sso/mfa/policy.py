@@ -1,14 +1,13 @@
-"""What a user must prove: before an account is changed, and while a second factor is pending.
+"""Authentication policy: proof before changes to an account, and pending second factors.
 
-A session begins, factors change and passwords change only while the user's row is locked, and
-whether the account has factors is read after that: so no session with one factor begins after the
-first factor was added. Locks are taken in this order: user, then factor, then session.
+Sessions begin, and factors and passwords change, only while the user's row is locked; the factors
+are read after locking. So no session with one factor begins after the first factor was added. Locks
+are taken in this order: user, factor, session.
 
-`Proof` is what a sign-in has proven: `amr` (RFC 8176) and `acr` (OIDC Core §2). A sign-in that
-still needs its second factor is a signed value in the browser's cookie, and bound to that browser:
-nothing is stored for somebody who may never sign in. It gives access to one page, the one that asks
-for the second factor. It ends after ten minutes, with a new password, or with the end of the
-sign-in.
+`Proof` holds the `amr` (RFC 8176) and `acr` (OIDC Core §2) of a sign-in. A sign-in that still needs
+its second factor is a signed value in the browser's cookie, bound to that browser: nothing is
+stored for a visitor who may never sign in. It gives access only to the page that asks for the
+second factor. It ends after ten minutes, with a new password, or with the end of the sign-in.
 """
 
 import secrets
@@ -35,62 +34,62 @@ SETUP = timedelta(minutes=15)  # to scan a QR code and type a code back
 EMAIL_SETTLES = timedelta(days=7)
 
 
-def lock(visit: CurrentSession) -> CurrentSession | None:
-    """The visit as it is now, its user locked until the transaction ends.
+def lock(current: CurrentSession) -> CurrentSession | None:
+    """Lock the user of a session, and read both again.
 
-    `None` if meanwhile the session ended or got a new identifier, the password was changed, or the
-    user was disabled.
+    Returns `None` if meanwhile the session ended or got a new secret, the password was changed, or
+    the user was disabled.
     """
-    digest, password_hash = visit.session.digest, visit.user.password_hash
-    user = users.lock(visit.user.id)
+    digest, password_hash = current.session.digest, current.user.password_hash
+    user = users.lock(current.user.id)
     if user is None or user.password_hash != password_hash:
         return None
     return sessions.find_live_fresh(digest)
 
 
-def is_fresh(visit: CurrentSession) -> bool:
-    """Whether the person signed in just now."""
-    return _within(visit.session.auth_time, FRESH_SIGN_IN)
+def is_fresh(current: CurrentSession) -> bool:
+    """Return whether the user signed in within the last minutes."""
+    return _within(current.session.auth_time, FRESH_SIGN_IN)
 
 
-def lacks_second_factor(visit: CurrentSession) -> bool:
-    """Whether the account has factors, and none of them was shown in this session lately."""
-    shown = _within(visit.session.second_factor_at, RECENT_FACTOR)
-    return not shown and factors.has_any(database.session_connection(), visit.user.id)
+def lacks_second_factor(current: CurrentSession) -> bool:
+    """Return whether the account has factors, and none was used in this session recently."""
+    is_recent = _within(current.session.second_factor_at, RECENT_FACTOR)
+    return not is_recent and factors.has_any(database.session_connection(), current.user.id)
 
 
-def asks_for_code(visit: CurrentSession, known: Factors) -> bool:
-    """Whether the first factor needs more than the password: a code by email, or a link.
+def asks_for_code(current: CurrentSession, existing: Factors) -> bool:
+    """Return whether adding the first factor requires a code by email, or a link.
 
-    Without a mail server there is nothing to ask for.
+    Without a mail server, no code is required.
     """
-    if known or visit.session.acr == TWO_FACTORS or context.settings().smtp_url is None:
+    if existing or current.session.acr == TWO_FACTORS or context.settings().smtp_url is None:
         return False
-    return not _within(visit.session.enrolment_allowed_at, ALLOWED_FOR)
+    return not _within(current.session.enrolment_allowed_at, ALLOWED_FOR)
 
 
-def may_change(visit: CurrentSession, known: Factors) -> bool:
-    """Whether factors may be added or removed in this session now."""
-    if known:
-        return is_fresh(visit) and visit.session.acr == TWO_FACTORS
-    if asks_for_code(visit, known):
+def may_change(current: CurrentSession, existing: Factors) -> bool:
+    """Return whether factors may be added or removed in this session now."""
+    if existing:
+        return is_fresh(current) and current.session.acr == TWO_FACTORS
+    if asks_for_code(current, existing):
         return False
-    # The code was asked for by a fresh sign-in; its mail may have taken minutes.
-    return is_fresh(visit) or _within(visit.session.enrolment_allowed_at, ALLOWED_FOR)
+    # The code was requested after a fresh sign-in; its mail may have taken minutes.
+    return is_fresh(current) or _within(current.session.enrolment_allowed_at, ALLOWED_FOR)
 
 
-def may_finish(visit: CurrentSession, known: Factors) -> bool:
-    """Whether an authenticator app may be added whose set-up page this session was given."""
-    if visit.session.acr == TWO_FACTORS:
+def may_finish(current: CurrentSession, existing: Factors) -> bool:
+    """Return whether this session may add the authenticator app that it began to set up."""
+    if current.session.acr == TWO_FACTORS:
         return True
-    if known:
+    if existing:
         return False
-    allowed = _within(visit.session.enrolment_allowed_at, ALLOWED_FOR + SETUP)
+    allowed = _within(current.session.enrolment_allowed_at, ALLOWED_FOR + SETUP)
     return allowed or context.settings().smtp_url is None
 
 
 def email_settled(user: User) -> bool:
-    """Whether the email address is the user's for long enough to prove who they are."""
+    """Return whether the email address has been the user's long enough to serve as a proof."""
     return not _within(user.email_changed_at, EMAIL_SETTLES)
 
 
@@ -103,7 +102,7 @@ _ORDER = ("pwd", "fed", "otp", "hwk", "swk", "user", "mfa")
 
 
 class Proof(NamedTuple):
-    """The methods that were used, with spaces between them, and the level that they reach."""
+    """The methods of a sign-in, separated by spaces, and the level that they reach."""
 
     amr: str
     acr: str
@@ -113,24 +112,24 @@ PASSWORD = Proof("pwd", ONE_FACTOR)
 
 
 def passkey_methods(is_synced: bool) -> str:
-    """A key in hardware or, copied between devices, in software; a person touched it."""
+    """Return the methods of a passkey: a software key if synced, else a hardware key."""
     return "swk user" if is_synced else "hwk user"
 
 
 def of_passkey_alone(is_synced: bool) -> Proof:
-    """A passkey with user verification is two in one: the device, and a PIN or a finger."""
+    """Return the proof of a verified passkey: the device and a PIN or finger are two factors."""
     return Proof(f"{passkey_methods(is_synced)} mfa", TWO_FACTORS)
 
 
 def of_upstream(methods: str, has_two_factors: bool) -> Proof:
-    """What an identity provider has seen; two factors where the operator trusts it with them."""
+    """Return the proof of an upstream sign-in; two factors if the operator trusts them."""
     return Proof(f"{methods} mfa", TWO_FACTORS) if has_two_factors else Proof(methods, ONE_FACTOR)
 
 
 def with_second(first: str, second: str) -> Proof:
-    """A second factor after another one, each given by its methods."""
-    used = {*first.split(), *second.split(), "mfa"}
-    return Proof(" ".join(name for name in _ORDER if name in used), TWO_FACTORS)
+    """Return the proof of two factors, each given by its methods."""
+    methods = {*first.split(), *second.split(), "mfa"}
+    return Proof(" ".join(name for name in _ORDER if name in methods), TWO_FACTORS)
 
 
 _BROWSER = "browser"  # in the browser's cookie; a new sign-in makes a new one
@@ -145,10 +144,13 @@ def sign_value(value: Any, purpose: str) -> str:
 
 
 def verify_value(text: str, purpose: str, lifetime: int) -> tuple[Any, datetime] | None:
-    """The value and when it was signed; `None` if the signature is invalid, of another browser,
-    or older than `lifetime` seconds."""
+    """Return a signed value and its time.
+
+    Returns `None` if the signature is invalid, of another browser, or older than `lifetime`
+    seconds.
+    """
     if _BROWSER not in flask.session:
-        return None  # and the session stays as it is
+        return None  # without changing the session
     try:
         micros, value = _serializer(purpose).loads(text)
     except (BadData, ValueError, TypeError):
@@ -172,9 +174,9 @@ _NOTICE = "half_way_notice"
 
 
 class PendingMfa(NamedTuple):
-    """Who has entered the right password, and whether to keep them signed in.
+    """A sign-in that waits for its second factor. `remember`: keep the user signed in.
 
-    `upstream`: or else, the sign-in through an identity provider.
+    `upstream`: the sign-in at an identity provider, if it replaced the password.
     """
 
     user: User
@@ -183,18 +185,18 @@ class PendingMfa(NamedTuple):
 
 
 def begin_pending(user: User, remember: bool, upstream: UpstreamSession | None = None) -> None:
-    """Note in the browser's cookie that the first factor was right."""
+    """Store in the browser's cookie that the first factor was correct."""
     value = [str(user.id), remember, _fingerprint(user), str(upstream.id) if upstream else None]
     flask.session[_KEY] = sign_value(value, _PURPOSE)
 
 
 def current_pending() -> PendingMfa | None:
-    """Whose second factor is pending in this browser, if they may still sign in."""
+    """Return the sign-in that is pending in this browser, if the user may still sign in."""
     text = flask.session.get(_KEY)
-    found = verify_value(text, _PURPOSE, PENDING_LIFETIME) if isinstance(text, str) else None
-    if found is None:
+    signed = verify_value(text, _PURPOSE, PENDING_LIFETIME) if isinstance(text, str) else None
+    if signed is None:
         return None
-    user_id, remember, fingerprint, *via = found[0]
+    user_id, remember, fingerprint, *via = signed[0]
     user = users.find(UUID(user_id))
     if (
         user is None
@@ -211,7 +213,7 @@ def current_pending() -> PendingMfa | None:
 
 
 def notice_id() -> UUID | None:
-    """The mail that is owed if the second step in this browser stays undone."""
+    """Return the id of the mail that is sent unless the second step in this browser follows."""
     try:
         return UUID(flask.session.get(_NOTICE, ""))
     except (ValueError, TypeError, AttributeError):
@@ -219,13 +221,13 @@ def notice_id() -> UUID | None:
 
 
 def keep_notice(mail_id: UUID | None) -> None:
-    """Remember that mail, so that `finish_pending` can withdraw it."""
+    """Store the id of that mail, so that `finish_pending` can withdraw it."""
     if mail_id:
         flask.session[_NOTICE] = str(mail_id)
 
 
 def finish_pending(user: User) -> None:
-    """The second step is done: the mail about it is owed no more. Does not commit."""
+    """End the pending sign-in after the second step, and withdraw the mail. Does not commit."""
     if mail_id := notice_id():
         outbox.withdraw_mail(mail_id, user.id)
     flask.session.pop(_NOTICE, None)

@@ -1,7 +1,7 @@
-"""Authenticator apps (RFC 6238), and recovery codes for the day when the phone is lost.
+"""Authenticator apps (RFC 6238), and recovery codes in case the phone is lost.
 
 An app shows six digits for thirty seconds; one step of clock drift each way is accepted. There are
-ten recovery codes to a sheet, and each works once.
+ten recovery codes, and each works once.
 """
 
 import logging
@@ -33,30 +33,30 @@ WINDOW = 1  # steps before and after the present one (RFC 6238 §5.2)
 
 
 def new_secret() -> str:
-    """160 random bits in base32."""
+    """Return a new secret: 160 random bits in base32."""
     return pyotp.random_base32(32)
 
 
 def code(secret: str, steps: int = 0) -> str:
-    """What an app shows now, or so many steps later."""
+    """Return the code that an app shows now, or `steps` later."""
     return pyotp.HOTP(secret).at(clock.timestamp(clock.now()) // STEP + steps)
 
 
 def provisioning_uri(secret: str, user: User) -> str:
-    """The `otpauth` URI that the QR code holds."""
-    issuer = passkeys.rp_name().replace(":", " ")  # a colon ends it
+    """Return the `otpauth` URI for the QR code."""
+    issuer = passkeys.rp_name().replace(":", " ")  # a colon would end the issuer
     return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=issuer)
 
 
 def qr_code(text: str) -> str:
-    """An SVG element without styles or scripts, black on white whatever the page's colours."""
+    """Return an SVG element without styles or scripts, always black on white."""
     return str(segno.make(text, error="m").svg_inline(scale=4, light="#fff"))
 
 
 def enrol(user_id: UUID, secret: str, code: str) -> bool:
-    """Store the secret if the code is right; that code is used up. Does not commit.
+    """Store the secret and use the code up; return False if the code is wrong. Does not commit.
 
-    Raises `IntegrityError` when the user has an app already.
+    Raises `IntegrityError` if the user already has an app.
     """
     step = matching_step(secret, code)
     if step is None:
@@ -78,13 +78,13 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
 
 
 def accept(user_id: UUID, code: str) -> bool:
-    """Whether the code is right and of a step that was not accepted before. Does not commit."""
-    stored = factors.find_totp_secret(user_id)
-    if stored is None:
+    """Use a code up; return False if it is wrong or was used before. Does not commit."""
+    row = factors.find_totp_secret(user_id)
+    if row is None:
         return False
     try:
         secret = crypto_secrets.decrypt(
-            context.settings().secret_keys, _purpose(user_id), stored.sealed_secret
+            context.settings().secret_keys, _purpose(user_id), row.sealed_secret
         )
     except crypto_secrets.InvalidToken:
         logger.error(
@@ -99,9 +99,9 @@ def accept(user_id: UUID, code: str) -> bool:
 
 
 def reencrypt(row: EncryptedTotpSecret) -> str | None:
-    """The row's secret, encrypted with the current secret key; `None` if it is already.
+    """Encrypt the row's secret with the current secret key; return `None` if it already is.
 
-    Raises `secrets.InvalidToken` when no secret key decrypts it.
+    Raises `secrets.InvalidToken` if no secret key decrypts it.
     """
     return crypto_secrets.reencrypt(
         context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret
@@ -109,7 +109,7 @@ def reencrypt(row: EncryptedTotpSecret) -> str | None:
 
 
 def is_current(row: EncryptedTotpSecret) -> bool:
-    """Whether the row is encrypted with the current secret key."""
+    """Return whether the row is encrypted with the current secret key."""
     try:
         crypto_secrets.decrypt(
             context.settings().secret_key, _purpose(row.user_id), row.sealed_secret
@@ -120,15 +120,15 @@ def is_current(row: EncryptedTotpSecret) -> bool:
 
 
 def matching_step(secret: str, code: str) -> int | None:
-    """The time step that this code belongs to, of those around now."""
+    """Return the time step of a code, if it is within the window around now."""
     code = "".join(code.split())
     present = clock.timestamp(clock.now()) // STEP
     generator = pyotp.HOTP(secret)
-    found = None
+    matching = None
     for step in range(present - WINDOW, present + WINDOW + 1):
         if crypto_secrets.is_equal(generator.at(step), code):
-            found = step
-    return found
+            matching = step
+    return matching
 
 
 def _purpose(user_id: UUID) -> str:
@@ -137,12 +137,12 @@ def _purpose(user_id: UUID) -> str:
 
 
 RECOVERY_CODES = 10
-_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # nothing that is read as something else
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
 _GROUPS, _LETTERS = 4, 4  # 79 random bits: a fast digest is sound
 
 
 def renew_recovery_codes(user_id: UUID) -> list[str]:
-    """A new sheet, shown this once; the old one ends. Does not commit."""
+    """Replace the recovery codes; return the new ones, which are shown once. Does not commit."""
     codes = [_recovery_code() for _ in range(RECOVERY_CODES)]
     factors.replace_recovery_codes(
         user_id, [crypto_secrets.digest(_normal_recovery_code(code)) for code in codes], clock.now()
@@ -151,7 +151,7 @@ def renew_recovery_codes(user_id: UUID) -> list[str]:
 
 
 def accept_recovery_code(user_id: UUID, code: str) -> bool:
-    """Whether it is an unused code of this user; it is used up. Does not commit."""
+    """Use a recovery code up; return False if the user has no such code. Does not commit."""
     return factors.use_recovery_code(
         user_id, crypto_secrets.digest(_normal_recovery_code(code)), clock.now()
     )

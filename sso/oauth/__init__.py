@@ -31,5 +31,5 @@ def init_app(app: Flask) -> None:
 
 
 def authorization_server() -> AuthorizationServer:
-    """The running application's server."""
+    """Return the running application's server."""
     return cast(AuthorizationServer, current_app.extensions["sso.oauth"])

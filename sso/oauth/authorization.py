@@ -101,7 +101,7 @@ class AuthorizationEndpoint:
             raise UnauthorizedClientError("The client is not registered for response_type=code.")
 
     def _parse(self, values: dict[str, str], client: RegisteredClient) -> AuthorizationRequest:
-        """The other parameters (OIDC Core §3.1.2.1). Raises `OAuth2Error` for the first error."""
+        """Parse the other parameters (OIDC Core §3.1.2.1). Raises the first `OAuth2Error`."""
         try:
             parameters.check_clean(values, _CLEAN)
             return flow_request.parse(
@@ -199,7 +199,7 @@ def _what_was_sent(name: str, values: dict[str, str]) -> dict[str, object]:
 
 
 def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str | None:
-    """The user that a hint names; an expired hint counts. Raises `InvalidRequest`."""
+    """Return the user that a hint names; it may be expired. Raises `InvalidRequest`."""
     if id_token_hint is None:
         return None
     claims = context.key_ring().verify(id_token_hint, typ="JWT")

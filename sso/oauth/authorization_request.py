@@ -115,7 +115,7 @@ def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
 
 
 def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
-    """The client that the object names, which has to be the one that is named outside (§5)."""
+    """Return the client in the object, which has to be the one in the query (§5)."""
     if not isinstance(inside, str) or not inside.isascii() or not inside.isprintable():
         inside = outside or ""
     elif outside not in (None, inside):
@@ -153,7 +153,7 @@ def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(name: str, value: Any) -> str:
-    """A parameter as it would be outside; numbers and objects are JSON there (RFC 9101 §4)."""
+    """Return a parameter as in a query; numbers and objects are JSON there (RFC 9101 §4)."""
     if name in REPEATABLE and isinstance(value, list):
         if all(isinstance(item, str) for item in value):
             value = " ".join(value)
@@ -277,7 +277,7 @@ def use_pushed(connection: Connection, brought: dict[str, str], redirect_uri: st
 
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
-    """The redirect URI of a pushed request, even one that cannot be used; empty if it is gone."""
+    """Return the redirect URI of a pushed request, usable or not; empty if it is deleted."""
     pushed = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
     return str(json.loads(pushed.parameters).get("redirect_uri", "")) if pushed else ""
 

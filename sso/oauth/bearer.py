@@ -49,7 +49,7 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
     """A token is good when its row, found by `jti`, vouches for it."""
 
     def authenticate_token(self, token_string: str) -> AccessToken | None:
-        """The token. Raises `OAuth2Error` if its key and that of the request are not the same."""
+        """Return the token. Raises `OAuth2Error` if its key is not that of the request."""
         jti = tokens.claimed_jti(token_string)
         if jti is None:
             return None
@@ -100,7 +100,7 @@ def _check_key(token: AccessToken, text: str) -> None:
 
 
 def _as_allowed_now(token: AccessToken) -> AccessToken:
-    """The token, reduced to what its grant may still give. Raises `InvalidTokenError`."""
+    """Return the token, reduced to what its grant may still give. Raises `InvalidTokenError`."""
     allowed = narrowing.allowed(token.client, token.user.groups, token.grant)
     if allowed.refusal:
         raise InvalidTokenError(allowed.refusal)
@@ -145,7 +145,7 @@ require_oauth.register_token_validator(BearerTokenValidator(realm=REALM))
 
 
 def presented() -> str | None:
-    """The token that the request brings. Raises `InvalidRequestError`."""
+    """Return the token in the request. Raises `InvalidRequestError`."""
     header = _from_header()
     body = _from_body()
     if header and body:
@@ -174,13 +174,13 @@ def _from_body() -> str | None:
 
 
 def _challenges(error: OAuth2Error) -> list[str]:
-    """The `WWW-Authenticate` headers of an error (RFC 6750 §3, RFC 9449 §7.1)."""
+    """Return the `WWW-Authenticate` headers of an error (RFC 6750 §3, RFC 9449 §7.1)."""
     bearer, by_dpop = f'Bearer realm="{REALM}"', f'DPoP realm="{REALM}", algs="{dpop.ALGORITHMS}"'
     if isinstance(error, MissingToken):
         return [bearer, by_dpop]
     is_dpop = _scheme() == "dpop" or isinstance(error, NeedsKey)
-    what = f'error="{error.error}", error_description="{error.get_error_description()}"'
-    return [f"{by_dpop if is_dpop else bearer}, {what}"]
+    parameters = f'error="{error.error}", error_description="{error.get_error_description()}"'
+    return [f"{by_dpop if is_dpop else bearer}, {parameters}"]
 
 
 def _note_refusal(error: OAuth2Error) -> None:
@@ -190,7 +190,7 @@ def _note_refusal(error: OAuth2Error) -> None:
         "description": error.get_error_description(),
     }
     if isinstance(error, MissingToken):
-        refusals.note(None, budget=None, **fields)
+        refusals.record(None, budget=None, **fields)
         return
     facts: dict[str, object] = {}
     if isinstance(error, dpop.RefusedProof):
@@ -213,4 +213,4 @@ def _note_refusal(error: OAuth2Error) -> None:
             if code_of(error.get_error_description()) == Cause.NO_LONGER_A_MEMBER:
                 facts["user"] = reasons.user_id
     event = Event.ACCESS_TOKEN_REFUSED
-    refusals.note(event, budget=event, facts=facts, **fields)
+    refusals.record(event, budget=event, facts=facts, **fields)

@@ -76,7 +76,7 @@ def authenticate(
     endpoint: str,
     methods: Sequence[str] = METHODS,
 ) -> RegisteredClient:
-    """The client that sent the request. Raises `ClientAuthenticationFailed`."""
+    """Return the client that sent the request. Raises `ClientAuthenticationFailed`."""
     if request.examined:
         return _by_assertion(request, request.examined, query_client)
     credentials = read_credentials(request)
@@ -120,9 +120,9 @@ def authenticate(
 
 
 def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
-    """A public client names itself, which proves nothing (RFC 6749 §3.2.1).
+    """Check that a public client only names itself, which proves nothing (RFC 6749 §3.2.1).
 
-    An empty secret is none (§2.3.1): Go's library tries Basic with one first.
+    An empty secret counts as none (§2.3.1): Go's library tries Basic with one first.
     """
     if credentials.client_secret:
         raise ClientAuthenticationFailed(
@@ -138,7 +138,7 @@ def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
 def _by_assertion(
     request: ProtocolRequest, examined: Examined, query_client: QueryClient
 ) -> RegisteredClient:
-    """The client of an assertion that was examined before the transaction began."""
+    """Return the client of an assertion that was examined before the transaction began."""
     request.claimed_client, method = examined.client_id, PRIVATE_KEY_JWT
     if examined.client_id and isinstance(examined.failure, ClientAuthenticationFailed):
         request.facts |= examined.facts
@@ -171,7 +171,7 @@ def _count_failure(
     attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    refusals.note(
+    refusals.record(
         Event.CLIENT_AUTHENTICATION_FAILED,
         budget=None,  # limited just above
         client=audit.clean(claimed, LONGEST_CLIENT_ID),
@@ -293,7 +293,7 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
 
 
 def _facts(jwt: ClientJwt) -> dict[str, object]:
-    """What the assertion says of itself: nothing of it is proven, or secret."""
+    """Return the unverified fields of an assertion; none is secret."""
     values = {"kid": jwt.header.get("kid"), "alg": jwt.alg, "aud": jwt.claims.get("aud")}
     facts: dict[str, object] = {
         name: audit.clean(value, MAX_FACT)

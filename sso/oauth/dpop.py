@@ -75,7 +75,7 @@ def read(request: ProtocolRequest, endpoint: str, *, is_needed: bool) -> None:
 def verify(
     text: str | None, client: RegisteredClient, endpoint: str, access_token: str | None = None
 ) -> Proof:
-    """The proof of a client's request to an endpoint, or with an access token to userinfo.
+    """Verify the proof of a client's request to an endpoint, or with an access token to userinfo.
 
     Raises `RefusedProof`.
     """
@@ -129,7 +129,7 @@ def use(connection: Connection, proof: Proof | None) -> None:
 
 
 def _has_nonce(proof: Proof, client: RegisteredClient) -> bool:
-    """Whether it has a nonce of this server, which shows its age whatever the client's clock says.
+    """Return whether a proof has a nonce of this server, which shows its age by our clock.
 
     Raises `UseNonce`.
     """

@@ -132,7 +132,7 @@ def note_refusal(
     """Note what is wrong, once: the post of our own page brings the request again."""
     if flask_request.method == "GET":
         client_id = client if isinstance(client, str | None) else client.client_id
-        refusals.note(
+        refusals.record(
             event,
             budget=event,
             facts={"post_logout_redirect_uri": uri, **(facts or {})},

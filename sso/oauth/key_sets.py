@@ -23,7 +23,7 @@ KeySetUnavailable = RemoteUnavailable
 
 
 def read(url: str) -> Keys:
-    """The keys that a URL gives now. Raises `KeySetUnavailable`."""
+    """Read the keys at a URL now. Raises `KeySetUnavailable`."""
     kind = {"Accept": "application/jwk-set+json, application/json"}
     try:
         answer = http_call.call(
@@ -57,7 +57,7 @@ class KeySets(RemoteCache[Keys]):
         super().__init__(read, "the key set of a client")
 
     def keys(self, url: str, kid: str | None) -> Keys:
-        """The keys at a URL, which include this one, if it is there. Raises `KeySetUnavailable`.
+        """Return the keys at a URL, including this one if it is there. Raises `KeySetUnavailable`.
 
         Anyone can make up the name of a key.
         """
@@ -74,7 +74,7 @@ def _registered(client: RegisteredClient) -> Keys:
 
 
 def of(client: RegisteredClient, kid: str | None) -> Keys:
-    """The keys of a client. No transaction may be open. Raises `KeySetUnavailable`."""
+    """Return the keys of a client. No transaction may be open. Raises `KeySetUnavailable`."""
     url = client.client_metadata.get("jwks_uri")
     if url is None:
         return _registered(client)
@@ -82,7 +82,7 @@ def of(client: RegisteredClient, kid: str | None) -> Keys:
 
 
 def described(error: KeySetUnavailable, client: RegisteredClient) -> str:
-    """What a client is told of it: the URL is its own, but strangers may ask, too."""
+    """Return the description for a client: the URL is its own, but strangers may ask, too."""
     if error.is_passing:
         return "The key set of the client could not be read in time; try again."
     url = refusals.without_query(client.client_metadata["jwks_uri"])

@@ -12,7 +12,7 @@ from sso.oauth import client_authentication
 
 
 def document(settings: Settings) -> dict[str, Any]:
-    """What this server offers."""
+    """Return the metadata document of this server."""
     base = settings.base_url
     return {
         "issuer": settings.issuer,

@@ -91,7 +91,7 @@ def form_request(
     clean: tuple[str, ...] | None = None,
     repeatable: tuple[str, ...] = (),
 ) -> ProtocolRequest:
-    """The request of a client's backend: parameters from the form body alone.
+    """Return the request of a client's backend, with parameters from the form body only.
 
     `clean`: those that have to be clean text already; without it, all in `once`. `repeatable`:
     those that may have several values.

@@ -123,7 +123,7 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
 def note_fault(fault: ParameterFault, client_id: str | None) -> None:
     """Note a request whose parameters cannot be read; so its client is only a guess."""
     event = Event.AUTHORIZATION_REFUSED
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         facts={"parameter": fault.name},
@@ -136,19 +136,19 @@ def note_fault(fault: ParameterFault, client_id: str | None) -> None:
 def invalid_page(
     detail: str,
     error: str = "invalid_request",
-    words: str | None = None,
+    message: str | None = None,
     client_name: str | None = None,
 ) -> Response:
-    """The page for a request that an application made wrong."""
+    """Return the page for a request that is invalid by the application's fault."""
     title = None
     if client_name:
         title = gettext("Signing in to %(client)s did not work", client=client_name)
-    words = words or gettext("The application sent a request that is not valid.")
-    return errors.page(words, title=title, error=error, detail=detail, client_name=client_name)
+    message = message or gettext("The application sent a request that is not valid.")
+    return errors.page(message, title=title, error=error, detail=detail, client_name=client_name)
 
 
 def as_get(endpoint: str) -> Response:
-    """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
+    """Redirect to the same request by GET, so that the browser sends its cookies (SameSite=Lax)."""
     if flask_request.mimetype != FORM:
         return invalid_page("A posted request has to be form-encoded.")
     body = flask_request.get_data(cache=True)
@@ -164,7 +164,7 @@ def _description(error: OAuth2Error) -> str:
 
 
 def _response_mode(data: dict[str, str], error: OAuth2Error) -> str | None:
-    """How the client wants errors to be sent.
+    """Return how the client wants errors to be sent.
 
     In a request object that is refused, a client may have said so there alone. It is unverified,
     but so is the query; and it takes precedence over the query (OIDC Core §6.1).
@@ -176,7 +176,7 @@ def _response_mode(data: dict[str, str], error: OAuth2Error) -> str | None:
 
 
 def response_mode_of(request_object: str) -> str | None:
-    """The response mode that a request object asks for, if it is a known one."""
+    """Return the response mode that a request object asks for, if it is a known one."""
     mode = (tokens.unverified_claims(request_object) or {}).get("response_mode")
     return mode if isinstance(mode, str) and mode in RESPONSE_MODES else None
 
@@ -216,7 +216,7 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
         request.facts.setdefault("grant_type", request.payload.grant_type)
         if code_of(error.get_error_description()) in _OF_USER:
             request.facts["user"] = request.details.get("user")
-    refusals.note(
+    refusals.record(
         None if request and request.is_reported else event,
         budget=budget,
         is_proven=is_proven,

@@ -26,7 +26,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         """Do nothing: lifetimes and generators are in `oauth.tokens`."""
 
     def query_client(self, client_id: str) -> RegisteredClient | None:
-        """The enabled client, on the session's connection.
+        """Return the enabled client, read on the session's connection.
 
         The grants find it on the connection of their request, together with what is presented.
         """
@@ -54,12 +54,12 @@ class AuthorizationServer(AuthlibAuthorizationServer):
             ) from None
 
     def create_token_response(self, request: ProtocolRequest) -> Response:
-        # Authlib catches one error alone while it looks for the grant.
+        # Authlib catches only one error while it looks for the grant.
         try:
-            made: Response = super().create_token_response(request)
+            response: Response = super().create_token_response(request)
         except OAuth2Error as error:
             return self.handle_error_response(request, error)
-        return made
+        return response
 
     def handle_response(
         self, status: int, payload: Any, headers: list[tuple[str, str]]

@@ -51,7 +51,7 @@ class PresentedToken:
 
 
 def find(token: str, client: RegisteredClient) -> PresentedToken | None:
-    """The client's own token, of either kind, whatever its hint said."""
+    """Return the client's own token, of either kind, whatever the hint is."""
     is_refresh = token.startswith(secrets.REFRESH_TOKEN)
     if is_refresh:
         row = store.find_by_refresh_digest(secrets.digest(token))
@@ -72,14 +72,14 @@ class OwnTokens:
     def authenticate_token(
         self, request: ProtocolRequest, client: RegisteredClient
     ) -> PresentedToken | None:
-        """The client's own token; an unknown and a foreign one are the same (RFC 7009 §2.2)."""
+        """Return the client's own token; a foreign one is treated as unknown (RFC 7009 §2.2)."""
         # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
         if "token" not in request.form:
             raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
         presented = find(request.form["token"], client)
         if presented is None:
             event = Event.TOKEN_REFUSED
-            refusals.note(
+            refusals.record(
                 event,
                 budget=event,
                 is_proven=not client.is_public,  # whom anyone can name
@@ -153,7 +153,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         return replace(presented, scope=present.scope)
 
     def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
-        """The members of RFC 7662 §2.2."""
+        """Return the members of RFC 7662 §2.2."""
         row, grant = token.row, token.row.grant
         members: dict[str, Any] = {
             "active": True,

@@ -40,13 +40,13 @@ def new_refresh_token() -> RefreshToken:
 
 
 def family_ends_at(approved_at: datetime) -> datetime:
-    """When the last refresh token of a grant expires, however often they are used."""
+    """Return when the last refresh token of a grant expires, however often they are used."""
     lifetime = context.settings().refresh_token_absolute_lifetime
     return approved_at + timedelta(seconds=lifetime)
 
 
 def as_allowed_now(live_grant: LiveGrant, request: ProtocolRequest) -> LiveGrant:
-    """The grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
+    """Return the grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
     client, groups = request.client, live_grant.user.groups
     apis = request.apis if resources.identifiers_in(live_grant.scope) else resources.NO_APIS
     try:
@@ -139,13 +139,13 @@ def issue(
 
 
 def refresh_expiry(granted_at: datetime, now: datetime) -> datetime:
-    """When a refresh token expires that is used now."""
+    """Return when a refresh token that is used now expires."""
     lifetime = timedelta(seconds=context.settings().refresh_token_lifetime)
     return min(now + lifetime, family_ends_at(granted_at))
 
 
 def token_type(dpop_jkt: str | None) -> str:
-    """How an access token is to be presented, by the key that it is bound to (RFC 9449 §5)."""
+    """Return the type of an access token, by the key that it is bound to (RFC 9449 §5)."""
     return "DPoP" if dpop_jkt else "Bearer"
 
 
@@ -172,7 +172,7 @@ def _id_token(
 
 
 def claimed_jti(token: str) -> str | None:
-    """The `jti` that a token claims, or `None` if it is no JWT with one. Nothing is verified."""
+    """Return the `jti` of an unverified token; `None` if it is not a JWT with one."""
     jti = (unverified_claims(token) or {}).get("jti")
     # PostgreSQL takes no NUL.
     if not isinstance(jti, str) or len(jti) > _LONGEST_JTI or not jti.isprintable():
@@ -195,7 +195,7 @@ def is_genuine(token: str, access_digest: str | None) -> bool:
 
 
 def facts_of_hint(token: str) -> dict[str, object]:
-    """What an `id_token_hint` that is refused claims, for `flask explain`."""
+    """Return the claims of a refused `id_token_hint`, for `flask explain`."""
     claims = unverified_claims(token)
     if claims is None:
         return {"hint": "no JWT"}
@@ -208,7 +208,7 @@ def facts_of_hint(token: str) -> dict[str, object]:
 
 
 def unverified_claims(token: str) -> dict[str, Any] | None:
-    """What a JWT claims, or `None` if it is none: only for looking something up."""
+    """Return the unverified claims of a JWT, or `None`. Use them only to look something up."""
     try:
         _, payload, _ = token.split(".")
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)).decode())

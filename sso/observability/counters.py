@@ -1,13 +1,13 @@
-"""Where requests, events and tokens are counted; nothing is, until `metrics` gives the counters.
+"""Count requests, events and tokens, once `metrics` has set the counters.
 
-So commands, which count nothing, do not load prometheus_client.
+Commands count nothing, and so do not load prometheus_client.
 """
 
 from typing import Protocol
 
 
 class Counters(Protocol):
-    """What counts; see `sso.metrics.server`."""
+    """The counters; see `sso.metrics.server`."""
 
     def request(self, endpoint: str, method: str, status: int, seconds: float) -> None: ...
     def event(self, name: str) -> None: ...
@@ -19,30 +19,30 @@ _counters: Counters | None = None
 
 
 def use(counters: Counters) -> None:
-    """Count from now on, in this process and those that it forks."""
+    """Count with these counters from now on, in this process and in those that it forks."""
     global _counters
     _counters = counters
 
 
 def request(endpoint: str, method: str, status: int, seconds: float) -> None:
-    """An answered request. The caller bounds the labels."""
+    """Count an answered request. The caller bounds the labels."""
     if _counters:
         _counters.request(endpoint, method, status, seconds)
 
 
 def event(name: str) -> None:
-    """A security event, by the name that our source gives it."""
+    """Count a security event, by its name in our source."""
     if _counters:
         _counters.event(name)
 
 
 def token_request(grant: str | None, error: str | None) -> None:
-    """An answer of the token endpoint; `error` is `None` when it gave tokens."""
+    """Count an answer of the token endpoint; `error` is `None` if it has tokens."""
     if _counters:
         _counters.token_request(grant, error)
 
 
 def upstream(provider: str, outcome: str) -> None:
-    """A sign-in through an upstream provider: `ok`, `refused` or `unavailable`."""
+    """Count a sign-in through an upstream provider: `ok`, `refused` or `unavailable`."""
     if _counters:
         _counters.upstream(provider, outcome)

@@ -13,15 +13,15 @@ from sso.config.settings import Settings
 from sso.observability.redaction import redact
 
 TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
-# Written from cleaned values only; or, as mail without a mail server, meant to be read.
+# These write cleaned values only, or, in place of a mail server, mails that are meant to be read.
 _AS_IT_IS = frozenset({"sso.access", "sso.audit", "sso.mail"})
-# They could begin a forged line.
+# These characters could begin a forged line.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class TextFormatter(logging.Formatter):
-    """For people: one line, and a traceback below it where there is one."""
+    """For people: one line, and below it a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -38,7 +38,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """For programs: one JSON object a line, with what `extra` gave beside the message."""
+    """For programs: one JSON object a line, with the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
@@ -62,22 +62,22 @@ _OURS = (TextFormatter, JsonFormatter)
 
 
 def configure(app: Flask) -> None:
-    """Our own lines at INFO; Authlib's debug lines, which print live tokens, never."""
+    """Log our own lines at INFO, and never Authlib's debug lines, which contain live tokens."""
     settings: Settings = app.extensions["sso.settings"]
     logging.getLogger("authlib").setLevel(logging.INFO)
     logging.getLogger("sso").setLevel(logging.INFO)
     root = logging.getLogger()
-    ours = [one for one in root.handlers if isinstance(one.formatter, _OURS)]
-    if not root.handlers:  # else somebody else has configured logging
-        ours = [logging.StreamHandler()]
-        root.addHandler(ours[0])
-    for handler in ours:
+    handlers = [handler for handler in root.handlers if isinstance(handler.formatter, _OURS)]
+    if not root.handlers:  # otherwise somebody else has configured logging
+        handlers = [logging.StreamHandler()]
+        root.addHandler(handlers[0])
+    for handler in handlers:
         is_json = settings.log_format == "json"
         handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT))
 
 
 def for_gunicorn(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What makes gunicorn's own lines JSON, too; for its setting `logconfig_dict`."""
+    """Return gunicorn's setting `logconfig_dict`, so that its own lines are JSON, too."""
     if environ.get("SSO_LOG_FORMAT") != "json":
         return {}
     return {
@@ -88,7 +88,7 @@ def for_gunicorn(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def for_granian() -> dict[str, Any]:
-    """What makes granian's own lines go where `configure` sent ours; for `log_dictconfig`."""
+    """Return granian's `log_dictconfig`, so that its lines go to the handlers of `configure`."""
     loggers = {"_granian": {"handlers": [], "propagate": True}}
     return {"formatters": {}, "handlers": {}, "loggers": loggers}
 

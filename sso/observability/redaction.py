@@ -1,9 +1,9 @@
-"""Removes secrets from texts that are logged: a second line of defence behind careful callers.
+"""Remove secrets from texts that are logged: a second line of defence behind careful callers.
 
-Strangers choose what is searched here, up to a whole request line, so the work must grow linearly
-with the text. Every quantifier is possessive (nothing is tried twice), and no match examines again
-what the previous one did. Quantifiers that match a secret have no upper bound, which would show the
-rest of a longer one; the text has (`LONGEST`).
+Strangers choose these texts, up to a whole request line, so the work must grow linearly with the
+text. Every quantifier is possessive (nothing is tried twice), and no match examines the text of the
+previous one again. Quantifiers that match a secret have no upper bound, which would show the rest
+of a longer secret; the text has one (`LONGEST`).
 """
 
 import re
@@ -11,13 +11,13 @@ import re
 HIDDEN = "…"
 LONGEST = 64 * 1024  # characters; the longest traceback that is worth reading
 
-_LONGEST_NAME = 36  # of a parameter; what is longer may be a secret
+_LONGEST_NAME = 36  # of a parameter; a longer one may be a secret
 _USER_INFO = re.compile(r"(://)[^/@]*+@")
 # A query, up to the end of the word that it stands in: codes and signed requests.
 _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']++")
 _SECRETS = re.compile(
     r"""
-    (?P<ours>\bsso_[a-z]{2,5}_)[\w-]{40,}+                         # what digests.make gave
+    (?P<ours>\bsso_[a-z]{2,5}_)[\w-]{40,}+                         # a secret of secrets.make_secret
   | (?P<webhook>\bwhsec_)[\w+/=-]{32,}+                           # the secret of a webhook
   | \beyJ[\w-]{8,}+(?:\.[\w-]*+)*+                                 # a JSON Web Token, or its part
   | (?P<scheme>\b(?i:Bearer|Basic)\s++)[\w.~+/=-]{16,}+            # an Authorization header
@@ -31,7 +31,7 @@ _SECRETS = re.compile(
 
 
 def redact(text: str) -> str:
-    """The text without tokens, passwords and queries; a very long one is cut."""
+    """Return the text without tokens, passwords and queries; a very long text is cut."""
     if len(text) > LONGEST:
         text = _cut(text)
     if "?" in text and "=" in text:
@@ -40,25 +40,26 @@ def redact(text: str) -> str:
 
 
 def redact_url(url: str) -> str:
-    """A URL that a stranger sent: its query by names alone, no fragment, no password.
+    """Return an untrusted URL for logs: parameter names without values, no fragment, no
+    credentials.
 
-    Applications that send the address of their own page as the redirect_uri send codes in it.
+    Applications that send the URL of their own page as the redirect_uri send codes in it.
     """
     head, hash_mark, _ = url[:LONGEST].partition("#")
     head, question_mark, query = head.partition("?")
     pairs = [part.partition("=") for part in query.split("&")] if query else []
-    shown = "&".join(
+    names = "&".join(
         (name if len(name) <= _LONGEST_NAME else HIDDEN) + (equals and f"={HIDDEN}")
         for name, equals, _ in pairs
     )
     head = redact(_USER_INFO.sub(rf"\1{HIDDEN}@", head))
-    return head + question_mark + shown + (hash_mark and f"#{HIDDEN}")
+    return head + question_mark + names + (hash_mark and f"#{HIDDEN}")
 
 
 def _cut(text: str) -> str:
-    """Without the word at the end, which may be the first part of a secret."""
-    words = text[:LONGEST].rsplit(None, 1)
-    return (words[0] + " " if len(words) == 2 else "") + HIDDEN
+    """Cut a text, and remove its last word, which may be the first part of a secret."""
+    parts = text[:LONGEST].rsplit(None, 1)
+    return (parts[0] + " " if len(parts) == 2 else "") + HIDDEN
 
 
 def _without_query(match: re.Match[str]) -> str:

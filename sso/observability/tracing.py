@@ -1,6 +1,6 @@
-"""Spans for OpenTelemetry: with the extra `tracing`, and when its own variables name a collector.
+"""Spans for OpenTelemetry: with the extra `tracing`, if OpenTelemetry's variables name a collector.
 
-A span holds method, route and status, never the URL: it may hold codes and signed requests.
+A span has method, route and status, never the URL, which may have codes and signed requests.
 """
 
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # an extra
 logger = logging.getLogger("sso.tracing")
 
 Observer = Callable[[Engine, str, Any], AbstractContextManager[None]]
-# Called with each statement that goes past SQLAlchemy's events (see `store.prepared`).
+# Called with each statement that has no SQLAlchemy events (see `store.prepared`).
 observers: list[Observer] = []
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -93,7 +93,7 @@ def _watch_requests(app: Flask, tracer: "Tracer") -> None:
 
 
 def _watch_statements(engine: Engine, tracer: "Tracer") -> None:
-    """A span for each statement: its text with placeholders, never their values."""
+    """Add a span for each statement: its text with placeholders, never their values."""
     from opentelemetry import trace
 
     def span_of(statement: str) -> "Span":

@@ -1,7 +1,7 @@
 """The IP addresses that this server does not call: one list for everything it calls.
 
-The list is our own, because what `ipaddress` calls private or global depends on the patch level of
-Python. It follows the registries of special-purpose addresses of IANA (RFC 6890), and adds the
+The list is our own, because the private and global addresses of `ipaddress` depend on the patch
+level of Python. It follows IANA's registries of special-purpose addresses (RFC 6890), and adds the
 metadata services of clouds, some of which have ordinary addresses.
 """
 
@@ -57,12 +57,12 @@ _NUMBER = "(?:0[xX][0-9a-fA-F]+|[0-9]+)"
 _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}")
 
 
-def forbidden(address: str | Address, only_public: bool) -> str | None:
+def forbidden(ip: str | Address, only_public: bool) -> str | None:
     """Return the kind of an address that must not be called, or `None`.
 
     `only_public`: refuse private and loopback addresses, too.
     """
-    peer = ip_address(address.partition("%")[0]) if isinstance(address, str) else address
+    peer = ip_address(ip.partition("%")[0]) if isinstance(ip, str) else ip
     for each in (peer, *_embedded(peer)):
         for kind, networks in _NEVER.items():
             if any(each in network for network in networks):

@@ -75,10 +75,10 @@ class _Deadline:
 
     def left(self, most: float | None = None) -> float:
         """Return the seconds left, at most `most`. Raises `TimeoutError` if there are none."""
-        left = self._ends - monotonic()
-        if left <= 0:
+        seconds = self._ends - monotonic()
+        if seconds <= 0:
             raise self.error()
-        return left if most is None else min(left, most)
+        return seconds if most is None else min(seconds, most)
 
     def error(self) -> TimeoutError:
         return TimeoutError(f"it took longer than {self._seconds:g} s")
@@ -174,17 +174,17 @@ def connect(host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.so
 
 
 def _connected(host: str, port: int, only_public: bool, deadline: _Deadline) -> socket.socket:
-    """A connection to the first address that is allowed and answers."""
+    """Connect to the first address that is allowed and answers."""
     trouble: OSError = OSError("its name has no address")
     answers = _resolver.addresses(host, port, deadline.left())
-    for family, kind, protocol, _, address in answers[:MOST_ADDRESSES]:
-        if forbidden := addresses.forbidden(str(address[0]), only_public):
+    for family, kind, protocol, _, endpoint in answers[:MOST_ADDRESSES]:
+        if forbidden := addresses.forbidden(str(endpoint[0]), only_public):
             trouble = ForbiddenPeer(forbidden)
             continue
         sock = socket.socket(family, kind, protocol)
         try:
             sock.settimeout(deadline.left(CONNECT_SECONDS))
-            sock.connect(address)
+            sock.connect(endpoint)
         except OSError as error:
             sock.close()
             trouble = error

@@ -1,4 +1,4 @@
-"""Looks up host names with a time limit, which `getaddrinfo` does not have."""
+"""Look up host names with a time limit, which `getaddrinfo` does not have."""
 
 import socket
 from concurrent.futures import Future

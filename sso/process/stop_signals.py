@@ -1,7 +1,7 @@
 """The signals that ask a program to end.
 
-A program inherits its parent's dispositions and mask: a shell starts what it puts into the
-background with SIGINT ignored, and Python then installs no handler of its own.
+A program inherits its parent's dispositions and mask: a shell starts background programs with
+SIGINT ignored, and Python then installs no handler of its own.
 """
 
 import os
@@ -18,15 +18,15 @@ def call(stop: Callable[[], object]) -> None:
 
     Python runs handlers in the main thread between two steps. That may be too late: a signal that
     arrives just before the thread blocks is handled when it no longer blocks. It may be too early
-    as well, as the thread may hold the lock that `stop` takes. So the handlers do nothing, and what
-    wakes the other thread is the byte that the interpreter writes when the signal arrives.
+    as well, as the thread may hold the lock that `stop` takes. So the handlers do nothing, and the
+    other thread is woken by the byte that the interpreter writes when the signal arrives.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
     def wait() -> None:
         while not _STOPS.intersection(os.read(reading, 1)):
-            pass  # of a signal that somebody else handles
+            pass  # a signal that other code handles
         stop()
 
     threading.Thread(target=wait, name="stop", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Limits against guessing and flooding: growing pauses, and budgets for what costs others.
+"""Limits against guessing and flooding: growing pauses, and budgets of requests.
 
 Guessing: `attempt = limiting.enter(limiting.SIGN_IN, email)`, then `attempt.failed()` or
 `attempt.passed()`. Only failures count. The first few are free. Each further failure doubles the
@@ -7,7 +7,7 @@ per account and network, per account, and per network. A browser that the accoun
 before has a count of its own instead, so that strangers never lock its user out.
 
 Directories lock an account after a few wrong passwords, so that strangers could lock it from here.
-From browsers that the account is not known by, three failures are passed on to a directory, and
+From browsers that the account has not signed in from before, a directory gets three failures, and
 then one attempt in half an hour.
 
 Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. The mails to one
@@ -34,7 +34,7 @@ HOUR, DAY, _EXTENSION = 3600, 24 * 3600, "sso.limits"
 
 
 class TooManyAttempts(TooManyRequests):
-    """Try again after `seconds`. `description` says so to programs, `waiting_time` to people."""
+    """Try again after `seconds`. `description` is for programs, `waiting_time` for people."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Too many attempts; wait {seconds} seconds.", retry_after=seconds)
@@ -50,7 +50,7 @@ class Pauses:
     forget: int = DAY
 
     def after(self, failures: int) -> int:
-        """The pause before the next attempt; 0 while failures are free."""
+        """Return the pause before the next attempt; 0 while failures are free."""
         if failures < self.free:
             return 0
         return min(self.longest, 1 << min(failures - self.free + 1, 20))
@@ -58,7 +58,7 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Guessing:
-    """What is guessed, and its pauses; `None` where failures are not counted."""
+    """The pauses after failed guesses of one kind; `None` where failures are not counted."""
 
     name: str
     pair: Pauses
@@ -69,7 +69,7 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Flooding:
-    """What has a cost for others or is stored, and how often it may happen within an hour."""
+    """The number of requests of one kind that are admitted within an hour."""
 
     name: str
     account: int | None
@@ -107,7 +107,7 @@ SECOND_FACTOR = Guessing(
     ip_address=_OFFICE,
     device_cookie=Pauses(free=10, longest=900),
 )
-# Somebody at a browser that was left signed in, who guesses the password.
+# Guesses at a browser that was left signed in.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Eight digits; each session that a stolen password begins has a code of its own.
 EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
@@ -116,14 +116,14 @@ PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
     "client_authentication", pair=Pauses(20, 60, HOUR), ip_address=Pauses(300, 60, HOUR)
 )
-API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")  # nothing can be guessed, either
+API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")  # cannot be guessed, either
 
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
-# Entra ID asks for 25 short requests a second, and a token has all requests of one program.
+# Entra ID sends up to 25 short requests a second, all with one token.
 API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
 # Each is a row until it expires: a hundred a second.
 EXCHANGED_TOKENS = Budget("exchanged_tokens", most=360_000, seconds=HOUR)
@@ -131,23 +131,23 @@ PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 
 
 class Attempt:
-    """One admitted attempt. Report how it ended before its outcome is answered.
+    """One admitted attempt. Report its outcome before the request is answered.
 
-    Both methods raise `TooManyAttempts` if concurrent attempts have used up the free failures: many
-    at once must not learn more than one after the other.
+    Both methods raise `TooManyAttempts` if concurrent attempts have used up the free failures: an
+    attacker must not learn more from many attempts at once than from one after the other.
     """
 
     def __init__(self, counters: "list[_Counter]", free: "list[_Counter]") -> None:
         self._counters = counters
         self._free = free  # those without a pause
-        # The account, if this browser is one that it has signed in from before: what
-        # `passwords.verify` keeps places for.
+        # The account, if it has signed in from this browser before: `passwords.verify` keeps a
+        # place for it.
         self.known_account = next(
             (counter.account for counter in counters if counter.account), None
         )
 
     def failed(self) -> None:
-        """Count the failure, narrowest counter first: if that refuses, no other is used up."""
+        """Count the failure, narrowest counter first: if it refuses, the others do not count it."""
         for counter in self._counters:
             before = _storage().increase(counter.failures, counter.pauses.forget) - 1
             if counter in self._free and (seconds := counter.pauses.after(before)):
@@ -156,7 +156,7 @@ class Attempt:
     def passed(self) -> None:
         """Forget the failures from here; those from elsewhere still count."""
         if any(counter.pauses.after(_storage().read(counter.failures)) for counter in self._free):
-            self.failed()  # as if it had failed: neither this pause nor the next may tell
+            self.failed()  # as after a failure: neither this pause nor the next may differ
         for counter in self._counters:
             if counter.is_own:
                 _storage().forget(counter.failures)
@@ -169,8 +169,8 @@ class _Counter:
 
     key: str
     pauses: Pauses
-    is_own: bool  # of this account from here
-    account: str | None = None  # that this browser is known by
+    is_own: bool  # of this account and this network or browser
+    account: str | None = None  # the account that has signed in from this browser
 
     @property
     def failures(self) -> str:
@@ -195,7 +195,7 @@ def enter(rule: Guessing, account: str) -> Attempt:
 
 
 def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
-    """As `enter`, but returns the seconds to wait; 0 admits the attempt."""
+    """Do as `enter`, but return the seconds to wait; 0 admits the attempt."""
     counters, free = _counters(rule, account), []
     for counter in counters:
         if not (pause := counter.pauses.after(_storage().read(counter.failures))):
@@ -234,13 +234,13 @@ def spend_own(rule: Budget, program: str, requests: int = 1, *, kind: str = "api
 
 
 def waiting_time(seconds: int) -> str:
-    """When to try again, in the language of the page."""
+    """Return the message that says when to try again, in the language of the page."""
     time = times.duration(seconds)
     return str(gettext("Too many attempts. Please wait %(time)s, then try again.", time=time))
 
 
 def _counters(rule: Guessing, account: str) -> list[_Counter]:
-    """The counters of this attempt, narrowest first: if one refuses, the next are not used up."""
+    """Return the counters of this attempt, narrowest first."""
     mark, here = device_cookie.mark(account), networks.of(request.remote_addr)
     if rule.device_cookie and (browser := device_cookie.id_for(account, rule is SIGN_IN)):
         return [_Counter(f"{rule.name}/known/{mark}/{browser}", rule.device_cookie, True, mark)]
@@ -255,7 +255,7 @@ def _counters(rule: Guessing, account: str) -> list[_Counter]:
 
 
 def _wait(rule: Guessing, counter: _Counter, pause: int) -> int:
-    """Seconds to wait at a counter with a pause, which admits one attempt at a time."""
+    """Return the seconds to wait for a counter in its pause, which admits one attempt."""
     tries = _storage().increase(counter.pause, pause)
     if tries == 1:
         return 0
@@ -265,8 +265,8 @@ def _wait(rule: Guessing, counter: _Counter, pause: int) -> int:
 
 
 def _seconds_until_end(key: str, most: int) -> int:
-    left = _storage().ends_at(key) - clock.now().timestamp()
-    return max(1, min(most, int(left) + 1))
+    seconds = _storage().ends_at(key) - clock.now().timestamp()
+    return max(1, min(most, int(seconds) + 1))
 
 
 def _storage() -> LimitStorage:
@@ -275,7 +275,7 @@ def _storage() -> LimitStorage:
 
 @dataclass(frozen=True)
 class _Steady(Pauses):
-    """Pauses that are long from the first on."""
+    """Pauses that all have the full length."""
 
     def after(self, failures: int) -> int:
         return 0 if failures < self.free else self.longest

@@ -53,7 +53,7 @@ def init_app(app: Flask, keep: Callable[[Sequence[Refusal]], None]) -> None:
     app.extensions[_EXTENSION] = keep
 
 
-def note(
+def record(
     event: Event | None,
     *,
     budget: str | None,
@@ -61,24 +61,24 @@ def note(
     facts: Mapping[str, object] | None = None,
     **fields: object,
 ) -> None:
-    """Note a refusal: `error`, `description`, `client` (an id), and what else is known.
+    """Record a refusal: `error`, `description`, `client` (an id), and what else is known.
 
     `reason` is a cause that the answer does not reveal; `user` is a user's id. If the description
     or the reason has a code, the code is kept for `flask explain`, as are the `facts`; a `user`
     among the facts is kept as the user of the refusal. Names of URLs end in `uri`.
     """
-    noted = _Note(event, budget, is_proven, fields, facts or {})
-    g.setdefault(_NOTES, []).append(noted)
+    note = _Note(event, budget, is_proven, fields, facts or {})
+    g.setdefault(_NOTES, []).append(note)
 
 
-def note_answer(error: str, description: str) -> None:
-    """Note an answer's error for the log, unless its cause is noted already."""
-    if not any("error" in one.fields for one in g.get(_NOTES, ())):
-        note(None, budget=None, error=error, description=description)
+def record_answer(error: str, description: str) -> None:
+    """Record an answer's error for the log, unless its cause is recorded already."""
+    if not any("error" in note.fields for note in g.get(_NOTES, ())):
+        record(None, budget=None, error=error, description=description)
 
 
-def note_csrf(description: str) -> None:
-    """Note a submitted form without a valid CSRF token."""
+def record_csrf(description: str) -> None:
+    """Record a submitted form without a valid CSRF token."""
     event, headers = Event.CSRF_REFUSED, request.headers
     facts = {
         "has_cookie": current_app.config["SESSION_COOKIE_NAME"] in request.cookies,
@@ -86,21 +86,21 @@ def note_csrf(description: str) -> None:
         "fetch_dest": headers.get("Sec-Fetch-Dest"),
     }
     path = shown_path(request.path)
-    note(event, budget=event, facts=facts, description=description, path=path)
+    record(event, budget=event, facts=facts, description=description, path=path)
 
 
-def settle(status: int, endpoint: str | None) -> dict[str, str]:
-    """At the end of a request: write its events and return the fields of its log line."""
+def flush(status: int, endpoint: str | None) -> dict[str, str]:
+    """Write the events of a request at its end; return the fields of its log line."""
     notes: list[_Note] = g.pop(_NOTES, [])
     reported: dict[str, str] = {}
     is_kept = False
     for event, budget, _, fields, _ in notes:
-        known = {name: value for name, value in fields.items() if value is not None}
-        reported |= {name: audit.clean(value, _LONGEST) for name, value in known.items()}
+        present = {name: value for name, value in fields.items() if value is not None}
+        reported |= {name: audit.clean(value, _LONGEST) for name, value in present.items()}
         if event and (budget is None or _is_within(budget)):
-            audit.event(event, **known)
+            audit.event(event, **present)
             is_kept = True
-    if notes and (is_kept or (not any(one.event for one in notes) and _is_within(OTHER))):
+    if notes and (is_kept or (not any(note.event for note in notes) and _is_within(OTHER))):
         _keep(notes, {**reported, "status": status}, endpoint)
     return reported
 
@@ -108,22 +108,22 @@ def settle(status: int, endpoint: str | None) -> dict[str, str]:
 def _keep(notes: list[_Note], details: dict[str, Any], endpoint: str | None) -> None:
     """Hand the refusal over to be written."""
     user = None
-    for one in notes:
-        facts = dict(one.facts)
+    for note in notes:
+        facts = dict(note.facts)
         user = facts.pop("user", user)
         details |= {name: _shown(name, value) for name, value in facts.items() if value is not None}
-        details |= _codes(one)
+        details |= _codes(note)
     details.pop("user", None)
-    named = next((one for one in notes if one.event), notes[0])
-    is_proven = any(one.is_proven for one in notes)
+    first = next((note for note in notes if note.event), notes[0])
+    is_proven = any(note.is_proven for note in notes)
     client = details.get("client")
     source = client if is_proven else networks.widest(request.remote_addr)
-    bucket = zlib.crc32(f"{named.budget or named.event}/{source}".encode()) % BUCKETS
+    bucket = zlib.crc32(f"{first.budget or first.event}/{source}".encode()) % BUCKETS
     refusal = Refusal(
         request_id=g.sso_request_id,
         at=clock.now(),
         bucket=bucket + BUCKETS * is_proven,
-        name=named.event or OTHER,
+        name=first.event or OTHER,
         endpoint=endpoint,
         client_id=client[:_LONGEST_CLIENT_ID] if client else None,
         user_id=user,
@@ -135,13 +135,13 @@ def _keep(notes: list[_Note], details: dict[str, Any], endpoint: str | None) -> 
 
 def _codes(note: _Note) -> dict[str, Any]:
     """Return the codes of a note's texts, and what the texts name (see `flow.refusals`)."""
-    found: dict[str, Any] = {}
+    codes: dict[str, Any] = {}
     for name, code in (("description", "code"), ("reason", "reason_code")):
         text = note.fields.get(name)
         if isinstance(text, Message) and text.code:
-            found |= {key: _shown(key, value) for key, value in text.variables.items()}
-            found[code] = text.code
-    return found
+            codes |= {key: _shown(key, value) for key, value in text.variables.items()}
+            codes[code] = text.code
+    return codes
 
 
 def _shown(name: str, value: object) -> object:
@@ -153,14 +153,14 @@ def _shown(name: str, value: object) -> object:
 
 
 def _origin() -> dict[str, str]:
-    """Where the request came from, and to which address, if not the published one."""
+    """Return the client's IP address, and the host and scheme if they are not the public ones."""
     base, environ = urlsplit(context.settings().base_url), request.environ
-    found = {"address": audit.clean(environ.get("REMOTE_ADDR") or "", 45)}
+    origin = {"address": audit.clean(environ.get("REMOTE_ADDR") or "", 45)}
     if (host := environ.get("HTTP_HOST", "")) != base.netloc:
-        found["host"] = audit.clean(host, _LONGEST)
+        origin["host"] = audit.clean(host, _LONGEST)
     if request.scheme != base.scheme:
-        found["scheme"] = audit.clean(request.scheme, 10)
-    return found
+        origin["scheme"] = audit.clean(request.scheme, 10)
+    return origin
 
 
 def _as_json(details: Mapping[str, Any]) -> str:
@@ -176,16 +176,18 @@ def _cut(text: str, most: int) -> str:
 
 
 def without_query(uri: str) -> str:
-    """The part of a URL sent by a stranger that may be logged."""
+    """Return the part of an untrusted URL that may be logged."""
     return uri[: _LONGEST * 2].partition("?")[0].partition("#")[0]
 
 
 def shown_path(path: str) -> str:
-    """The path of an unknown URL: shortened, and without what may be a secret."""
+    """Return the path of an unknown URL, shortened, without parts that may be secrets."""
     # A question mark is one that was sent as %3F: what follows was meant to be a query.
     path, mark, _ = path[: _LONGEST * 10].partition("?")
-    kept = [part if len(part) <= _LONGEST_SEGMENT else HIDDEN for part in path.split("/")[:20]]
-    return audit.clean("/".join(kept) + (mark and "?…"), _LONGEST)
+    segments = [
+        segment if len(segment) <= _LONGEST_SEGMENT else HIDDEN for segment in path.split("/")[:20]
+    ]
+    return audit.clean("/".join(segments) + (mark and "?…"), _LONGEST)
 
 
 def _is_within(budget: str) -> bool:

@@ -1,7 +1,7 @@
-"""Where attempts are counted: in Redis for all processes and nodes, else in this process's memory.
+"""Count attempts in Redis for all processes and nodes, or in the memory of this process.
 
-While Redis is away, this process counts by itself, so that people can sign in. A short timeout and
-a pause before Redis is asked again keep requests from hanging.
+While Redis does not answer, this process counts by itself, so that users can sign in. A short
+timeout, and a pause before Redis is asked again, keep requests from hanging.
 """
 
 import logging
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sso.limits")
 
 MOST_COUNTERS = 50_000
-_FEW = 1000  # expired ones among so many may stay
+_FEW = 1000  # up to this number of counters, expired ones may stay
 
 
 class MemoryStorage:
     """Counters that expire."""
 
     def __init__(self) -> None:
-        self.counters: dict[str, tuple[int, float]] = {}  # how many, and until when
+        self.counters: dict[str, tuple[int, float]] = {}  # the count, and when it expires
         self._lock = threading.Lock()
         self._look_at = _FEW  # counters
 
@@ -56,7 +56,10 @@ class MemoryStorage:
             self.counters.pop(key, None)
 
     def _make_room(self, now: float) -> None:
-        """A flood of names must not take all memory. The smallest counts go: a guesser's is big."""
+        """Remove expired counters, and the smaller half if too many remain.
+
+        So a flood of names does not take all memory. The count of an attacker is large, and stays.
+        """
         for key in [key for key, (_, end) in self.counters.items() if end <= now]:
             del self.counters[key]
         if len(self.counters) > MOST_COUNTERS:
@@ -78,7 +81,7 @@ T = TypeVar("T")
 
 
 class LimitStorage:
-    """Counters that expire. Never raises because Redis is away."""
+    """Counters that expire. It never raises if Redis does not answer."""
 
     def __init__(self, url: str | None) -> None:
         self._local = MemoryStorage()
@@ -88,14 +91,14 @@ class LimitStorage:
         self._state = threading.Lock()
 
     def increase(self, key: str, seconds: int, by: int = 1) -> int:
-        """Count one more, or several. A counter expires `seconds` after its first increase."""
+        """Add to a counter, and return it. It expires `seconds` after its first increase."""
         return self._do(lambda storage: storage.incr(key, seconds, by))
 
     def read(self, key: str) -> int:
         return self._do(lambda storage: storage.get(key))
 
     def ends_at(self, key: str) -> float:
-        """When a counter ends, in seconds since 1970."""
+        """Return when a counter expires, in seconds since 1970."""
         return self._do(lambda storage: storage.get_expiry(key))
 
     def forget(self, key: str) -> None:
@@ -108,7 +111,7 @@ class LimitStorage:
                 return work(self._redis)
             except self._errors as error:
                 self._is_away(error)
-                # So that it is found again where it is by then, and takes writes.
+                # The next connections may lead to another server, which takes writes.
                 pool: Any = self._redis.storage.connection_pool
                 pool.disconnect(inuse_connections=False)
         return work(self._local)
@@ -128,8 +131,8 @@ class LimitStorage:
 
 
 def connect(url: str, timeout: float = TIMEOUT) -> "RedisStorage":
-    """Nothing is sent yet. A connection that went stale is made again once."""
-    # Here, because a server without Redis has no use for these 8 MB.
+    """Return the storage in Redis, without connecting. It renews a stale connection once."""
+    # Imported here, because a server without Redis does not need these 8 MB.
     from limits.storage import RedisSentinelStorage, RedisStorage
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -137,21 +140,21 @@ def connect(url: str, timeout: float = TIMEOUT) -> "RedisStorage":
     limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
     limits["retry"] = Retry(NoBackoff(), 1)
     once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
-    found = connections.sentinels(url)
-    if found is None:
+    sentinels = connections.sentinels(url)
+    if sentinels is None:
         return RedisStorage(url, key_prefix=_PREFIX, **limits)
     return RedisSentinelStorage(
-        found.uri,
+        sentinels.uri,
         key_prefix=_PREFIX,
         use_replicas=False,  # they may lag behind
-        sentinel_kwargs={**found.sentinel_options, **limits, **once},
-        **found.options,
+        sentinel_kwargs={**sentinels.sentinel_options, **limits, **once},
+        **sentinels.options,
         **limits,
     )
 
 
 def errors_of(redis: "RedisStorage | None") -> tuple[type[Exception], ...]:
-    """What is raised while Redis is away."""
+    """Return the exceptions that are raised while Redis does not answer."""
     if redis is None:
         return (OSError,)
     errors = redis.base_exceptions

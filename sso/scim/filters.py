@@ -1,8 +1,8 @@
-"""SCIM filters (RFC 7644 §3.4.2.2) as conditions of SQL.
+"""SCIM filters (RFC 7644 §3.4.2.2) as SQL conditions.
 
-The library parses, with a bound on the depth. What a program may ask for is bounded here: in its
-length, in how many comparisons it has, and in how many of these read every row. Each value becomes
-a bound parameter.
+The library parses filters, and limits their depth. This module limits their length, the number of
+comparisons, and the number of comparisons that read every row. Each value becomes a bound
+parameter.
 """
 
 import re
@@ -34,12 +34,12 @@ Condition = ColumnElement[bool]
 
 
 class _Attribute(NamedTuple):
-    """How an attribute is compared. `equals` is by an index; the rest reads every row."""
+    """The comparisons of an attribute. `equals` uses an index; the others read every row."""
 
     equals: Callable[[Any], Condition] | None = None
-    text: Any = None  # the column of co, sw, ew, ne
+    text: Any = None  # the column for co, sw, ew, ne
     is_exact: bool = False  # whether case matters
-    moment: Any = None  # the model whose last change is compared
+    moment: Any = None  # the model whose time of change is compared
     is_set: Condition | None = None
 
 
@@ -78,11 +78,11 @@ _GROUP: Mapping[str, _Attribute] = {
 
 
 _PARTS = {"co": "contains", "sw": "startswith", "ew": "endswith"}
-_UNCLEAN = re.compile("[\x00\ud800-\udfff]")  # no database holds it
+_UNCLEAN = re.compile("[\x00\ud800-\udfff]")  # characters that no database stores
 
 
 def condition(model: type[User] | type[Group], text: str | None) -> Condition | None:
-    """What a filter asks for. Raises `InvalidFilterException`."""
+    """Translate a filter to a condition. Raises `InvalidFilterException`."""
     if text is None:
         return None
     if len(text) > LONGEST:
@@ -109,7 +109,7 @@ class _Translator(FilterVisitor[Condition]):
         return join(*[self.visit(term) for term in node.terms])
 
     def visit_not(self, node: Not) -> Condition:
-        return not_(func.coalesce(self.visit(node.expr), false()))  # what is unknown is false
+        return not_(func.coalesce(self.visit(node.expr), false()))  # unknown counts as false
 
     def visit_present(self, node: Present) -> Condition:
         self._count()
@@ -119,7 +119,7 @@ class _Translator(FilterVisitor[Condition]):
         return clause
 
     def visit_value_path(self, node: ValuePath) -> Condition:
-        """`emails[…]`, `members[…]`: what is compared is the one value that can be found."""
+        """Translate `emails[…]` and `members[…]`, which compare the attribute `value`."""
         self.prefix = _name(node.attr_path)
         if f"{self.prefix}.value" not in self.attributes:
             raise self._unsupported(node)
@@ -130,7 +130,7 @@ class _Translator(FilterVisitor[Condition]):
     def visit_comparison(self, node: Comparison) -> Condition:
         self._count()
         if self.prefix == "emails" and _name(node.attr_path) in ("type", "primary"):
-            # There is one address to find, whatever the client calls it.
+            # Only one email address is searched, whatever its type is.
             return true()
         attribute, operator, value = self._attribute(node.attr_path), node.op.value, node.value
         if isinstance(value, str) and _UNCLEAN.search(value):
@@ -201,7 +201,7 @@ class _Translator(FilterVisitor[Condition]):
 
 
 def _name(path: AttrPath) -> str:
-    """In lower case, without the URN of the resource's own schema."""
+    """Return the name in lower case, without the URN of the resource's own schema."""
     uri = (path.uri or "").casefold()
     if uri and not uri.endswith((":core:2.0:user", ":core:2.0:group")):
         return f"{uri}:{path.attr}".casefold()

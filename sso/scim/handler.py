@@ -1,4 +1,4 @@
-"""Answers a SCIM request: bounds, what Entra ID and Okta send, and the library's handler."""
+"""The handler of SCIM requests: the library's, with limits, adapted to Entra ID and Okta."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,9 +11,11 @@ from scim2_models import (
     Resource,
     ResourceType,
     ResponseParameters,
-    SCIMException,
     SearchRequest,
     UniquenessException,
+)
+from scim2_models import (
+    SCIMException as SCIMException,
 )
 from scim2_server.conditions import Conditions
 from scim2_server.handler import ScimHandler
@@ -27,15 +29,15 @@ from sso.scim import filters, patches, resources
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
-from sso.services import staff
+from sso.services import roles
 from sso.services.checks import Invalid, Rule
 
-MOST_ATTRIBUTES = 50  # asked for by name
-MEMBERS_A_REQUEST = 20  # members that count as one more request
+MOST_ATTRIBUTES = 50  # requested by name
+MEMBERS_A_REQUEST = 20  # members that count as one additional request
 
 
 class Service(ScimService):
-    """The library's protocol, with bounds on what is parsed."""
+    """The library's protocol, with limits on the input."""
 
     def read_search(
         self, resource_types: list[ResourceType], payload: Any
@@ -137,7 +139,7 @@ class Handler(ScimHandler):
         self.storage.is_patch = True
         if not isinstance(patch_op, GroupPatch):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
-        other_operations = patch_op.others
+        other_operations = patch_op.other_operations
         self.storage.edit = patch_op.members
         self.storage.keeps_name = not any(map(_renames, other_operations.operations or ()))
         current: Resource[Any] = self.storage.get(resource_type, resource_id)
@@ -175,7 +177,7 @@ def answer(
     storage = Storage(token, finish)
     try:
         return Handler(SERVICE, storage).handle(request)
-    except staff.NotAllowed as error:
+    except roles.NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except Invalid as error:
         if Rule.ALREADY_EXISTS in error.rules:
@@ -184,7 +186,7 @@ def answer(
 
 
 def refusal(error: SCIMException) -> ScimResponse:
-    """The answer to an error."""
+    """Return the response to an error."""
     return SERVICE.error_response(error)
 
 

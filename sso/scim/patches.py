@@ -1,7 +1,7 @@
-"""Limits of requests, and PATCH requests: changes to the members of a group are kept apart.
+"""Limits of requests, and PATCH requests, whose changes of members are handled separately.
 
 All limits are checked before a row is locked. The members that a PATCH adds and removes are sets of
-ids: the library would look at every member for each operation.
+ids, because the library would examine every member for each operation.
 """
 
 import re
@@ -27,9 +27,9 @@ from sso.scim.resources import MOST_VALUES, member_id
 from sso.services.group_editing import MOST_MEMBERS
 
 MOST_OPERATIONS = 1000  # of a PATCH that only adds and removes members
-MOST_EDITS = 100  # of any other, after those without a path are split
-MOST_JSON = 1000  # values in a body, besides members
-MOST_OF_A_MEMBER = 10  # values
+MOST_EDITS = 100  # of any other PATCH, after operations without a path are split
+MOST_JSON = 1000  # values in a body, without members
+MOST_OF_A_MEMBER = 10  # values in a member
 LONGEST_PATH = 500  # also of the name of an attribute
 _MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
 _GROUP = "urn:ietf:params:scim:schemas:core:2.0:group:"
@@ -46,7 +46,7 @@ class MemberEdit:
     removed: set[UUID] = field(default_factory=set)
 
     @property
-    def named(self) -> set[UUID]:
+    def member_ids(self) -> set[UUID]:
         return {*(self.whole or ()), *self.added, *self.removed}
 
     def add(self, ids: set[UUID]) -> None:
@@ -70,7 +70,7 @@ class GroupPatch:
     """A PATCH of a group: the change of its members, if any, and the other operations."""
 
     members: MemberEdit | None
-    others: "PatchOp[Any]"
+    other_operations: "PatchOp[Any]"
 
 
 class Parsed(NamedTuple):
@@ -205,10 +205,10 @@ def check_paths(patch: "PatchOp[Any]") -> None:
             )
 
 
-def _lower(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _lower(payload: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Write these names in lower case: names ignore case (RFC 7643 §2.1)."""
     members: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in payload.items():
         key = name.casefold() if name.casefold() in names else name
         if key in members:
             raise InvalidSyntaxException(detail=f"{key[:50]} is there twice")
@@ -240,12 +240,12 @@ def _take_members(operations: list[Any]) -> MemberEdit | None:
     edit, other_operations = None, []
     for operation in operations:
         path = operation.get("path") if isinstance(operation, dict) else None
-        rest = _member_path(path) if isinstance(path, str) else None
-        if rest is None:
+        suffix = _member_path(path) if isinstance(path, str) else None
+        if suffix is None:
             other_operations.append(operation)
             continue
         edit = edit or MemberEdit()
-        _apply(edit, operation, rest)
+        _apply(edit, operation, suffix)
     operations[:] = other_operations
     return edit
 
@@ -256,17 +256,17 @@ def _member_path(path: str) -> str | None:
     return match[1] if match else None
 
 
-def _apply(edit: MemberEdit, operation: dict[str, Any], rest: str) -> None:
+def _apply(edit: MemberEdit, operation: dict[str, Any], suffix: str) -> None:
     """Apply an operation on `members`, or on those that a filter names. Raises `SCIMException`."""
     op, value = str(operation.get("op")).casefold(), operation.get("value")
     if op not in ("add", "replace", "remove"):
         raise InvalidValueException(detail=f"{op[:50]} is not a PATCH operation")
-    if rest:
-        if op != "remove" or value is not None or not rest.endswith("]"):
+    if suffix:
+        if op != "remove" or value is not None or not suffix.endswith("]"):
             raise InvalidPathException(
                 path="", detail='change the attribute members, or remove members[value eq "ID"]'
             )
-        edit.remove(_selected(rest[1:-1]))
+        edit.remove(_selected(suffix[1:-1]))
     elif op == "remove":
         edit.replace(set()) if value is None else edit.remove(_ids(value))
     elif op == "replace":
@@ -281,8 +281,8 @@ def _ids(value: Any) -> set[UUID]:
 
 
 def _value_of(member: Any) -> Any:
-    named = member if isinstance(member, dict) else {}
-    return next((value for name, value in named.items() if name.casefold() == "value"), None)
+    attributes = member if isinstance(member, dict) else {}
+    return next((value for name, value in attributes.items() if name.casefold() == "value"), None)
 
 
 def _selected(text: str) -> set[UUID]:

@@ -1,4 +1,4 @@
-"""Users and groups as SCIM resources: what is kept of RFC 7643, and how services get it."""
+"""Users and groups as SCIM resources, and their conversion to and from services."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ _WHOLE = (Context.RESOURCE_CREATION_REQUEST, Context.RESOURCE_REPLACEMENT_REQUES
 
 
 class Email(ComplexAttribute):
-    """Of RFC 7643 §4.1.2; an operator may register any domain (see `config.email_addresses`)."""
+    """An email (RFC 7643 §4.1.2); any domain is allowed (see `config.email_addresses`)."""
 
     value: Annotated[str | None, Required.true] = None
     display: str | None = None
@@ -63,7 +63,7 @@ class Email(ComplexAttribute):
 
 
 class User(Resource[AnyExtension]):
-    """RFC 7643 §4.1, without what nothing here has a use for."""
+    """A user (RFC 7643 §4.1), without attributes that are not used here."""
 
     __schema__ = StandardUser.__schema__
 
@@ -93,7 +93,7 @@ class User(Resource[AnyExtension]):
     @model_validator(mode="before")
     @classmethod
     def _email_by_user_name(cls, payload: Any, info: ValidationInfo) -> Any:
-        """Clients whose user names are email addresses may send nothing else."""
+        """Use the user name as the email address if it is one and `emails` is missing."""
         if not isinstance(payload, dict) or (info.context or {}).get("scim") not in _WHOLE:
             return payload
         names = {key.casefold(): key for key in payload if isinstance(key, str)}
@@ -111,7 +111,7 @@ class Manager(ComplexAttribute):
 
 
 class EnterpriseUser(Extension):
-    """RFC 7643 §4.3."""
+    """The extension for enterprises (RFC 7643 §4.3)."""
 
     __schema__ = URN("urn:ietf:params:scim:schemas:extension:enterprise:2.0:User")
 
@@ -133,7 +133,7 @@ class Member(ComplexAttribute):
 
 
 class Group(Resource[Any]):
-    """RFC 7643 §4.2; groups have no groups in them."""
+    """A group (RFC 7643 §4.2); only users are members."""
 
     __schema__ = StandardGroup.__schema__
 
@@ -160,7 +160,7 @@ CONFIG = ServiceProviderConfig(
         )
     ],
 )
-# What Entra ID and Okta send. Attributes that are not kept are dropped, as many clients expect.
+# For requests of Entra ID and Okta. Unknown attributes are dropped, as many clients expect.
 POLICY = ScimPolicy(
     unknown=ScimPolicy.Unknown.ignore,
     remove_value_as_filter=ScimPolicy.RemoveValue.apply,
@@ -179,7 +179,7 @@ UserResource: Any = User[EnterpriseUser]
 
 
 _CORE = str(UserResource.__schema__)
-# Claims that stand for an attribute (OIDC Core §5.1).
+# The claims of attributes (OIDC Core §5.1).
 _NAME_CLAIMS = {"givenName": "given_name", "familyName": "family_name", "middleName": "middle_name"}
 _CLAIMS = {
     "nickName": "nickname",
@@ -187,12 +187,12 @@ _CLAIMS = {
     "locale": "locale",
     "timezone": "zoneinfo",
 }
-# Kept as they are; nothing here depends on them.
+# Stored unchanged; nothing here depends on them.
 _KEPT = (
     *("displayName", "name", "title", "userType", "preferredLanguage"),
     *("addresses", "phoneNumbers", "emails"),
 )
-# Directories have values that are no valid claims: they are stored, but applications get no claim.
+# Values of directories that are not valid claims are stored, but not sent to applications.
 _LOOSE = ("locale", "timezone")
 MOST_KEPT = 32 * 1024  # characters of JSON
 MOST_VALUES = 20  # of an attribute such as emails
@@ -200,7 +200,7 @@ _LONGEST_ID = 255
 
 
 def meta(row: StoredUser | StoredGroup) -> dict[str, Any]:
-    """The attribute of that name (RFC 7643 §3.1)."""
+    """Return the attribute `meta` (RFC 7643 §3.1)."""
     return {
         "resourceType": type(row).__name__,
         "created": row.created_at,
@@ -210,7 +210,7 @@ def meta(row: StoredUser | StoredGroup) -> dict[str, Any]:
 
 
 def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
-    """A user as SCIM shows one; `groups` are the rows of the user's groups."""
+    """Return the resource of a user; `groups` are the rows of the user's groups."""
     document = {"userName": user.user_name or user.email, **(user.scim_attributes or {})}
     claims = user.claims
     name = {**document.pop("name", {})}
@@ -244,46 +244,48 @@ def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
 
 
 def create_user(actor: Actor, resource: Any, *, is_invited: bool) -> StoredUser:
-    """Raises `Invalid` and `InvalidValueException`."""
-    said = resource.model_dump()
+    """Create a user from a resource. Raises `Invalid` and `InvalidValueException`."""
+    document = resource.model_dump()
     return accounts.create(
         actor,
-        email=_email(said),
-        name=_name(said),
+        email=_email(document),
+        name=_name(document),
         password=resource.password,
         email_verified=True,  # by the directory that the client speaks for
         disabled=resource.active is False,
-        claims={name: value for name, value in _claims(said).items() if value is not None},
+        claims={name: value for name, value in _claims(document).items() if value is not None},
         is_invited=is_invited and resource.password is None and resource.active is not False,
-        provisioned=_provisioned(said),
+        provisioned=_provisioned(document),
     )
 
 
 def update_user(
     actor: Actor, user: StoredUser, before: Any, resource: Any, *, is_patch: bool
 ) -> StoredUser:
-    """Give a user, who is locked, what a resource says.
+    """Update a user, who is locked, from a resource.
 
-    A client that removes `active` is shown none until it sets it again; what was, stays. Raises
-    `Invalid` and `InvalidValueException`.
+    If a client removes `active`, the user keeps the state, and `active` is hidden until it is set
+    again. Raises `Invalid` and `InvalidValueException`.
     """
-    old, said = before.model_dump(), resource.model_dump()
-    email = _email(said)
-    is_renamed = said["userName"] != old["userName"] and "@" in said["userName"]
-    if is_renamed and email == user.email == old["userName"].casefold():
-        email = said["userName"]  # its own email address all along
+    old_document, document = before.model_dump(), resource.model_dump()
+    email = _email(document)
+    is_renamed = document["userName"] != old_document["userName"] and "@" in document["userName"]
+    if is_renamed and email == user.email == old_document["userName"].casefold():
+        email = document["userName"]  # its own email address all along
     has_moved = email.casefold() != user.email
     changed, _ = accounts.update(
         actor,
         user.id,
         email=email if has_moved else None,
         email_verified=True if has_moved else None,
-        name=_name(said, old),
+        name=_name(document, old_document),
         disabled=None if resource.active is None else not resource.active,
         claims={
-            name: value for name, value in _claims(said).items() if user.claims.get(name) != value
+            name: value
+            for name, value in _claims(document).items()
+            if user.claims.get(name) != value
         },
-        provisioned=_provisioned(said, hides_active=is_patch and resource.active is None),
+        provisioned=_provisioned(document, hides_active=is_patch and resource.active is None),
     )
     if resource.password is not None:
         credentials.set_password(actor, changed, resource.password)
@@ -291,7 +293,7 @@ def update_user(
 
 
 def find_user(text: str, *, is_locked: bool) -> StoredUser | None:
-    """The user with this id."""
+    """Return the user with this id."""
     try:
         user_id = UUID(text)
     except ValueError:
@@ -300,7 +302,7 @@ def find_user(text: str, *, is_locked: bool) -> StoredUser | None:
 
 
 def _emails(emails: Sequence[dict[str, Any]] | None, email: str) -> list[dict[str, Any]]:
-    """The addresses that a client keeps; ours is the one that the user has now."""
+    """Return the emails that a client stored, with the user's current one as the main one."""
     if not emails:
         return [{"value": email, "type": "work", "primary": True}]
     main = _main(emails)
@@ -308,21 +310,21 @@ def _emails(emails: Sequence[dict[str, Any]] | None, email: str) -> list[dict[st
 
 
 def _main(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The primary one; else that for work; else the first."""
+    """Return the primary value, or else the one for work, or else the first."""
     primary = [value for value in values if value.get("primary")]
     return [*primary, *(value for value in values if value.get("type") == "work"), *values][0]
 
 
-def _email(said: Mapping[str, Any]) -> str:
-    emails = [entry for entry in said.get("emails", ()) if entry.get("value")]
+def _email(document: Mapping[str, Any]) -> str:
+    emails = [entry for entry in document.get("emails", ()) if entry.get("value")]
     if not emails:
         raise InvalidValueException(detail="there is no email address; send one in emails")
     return str(_main(emails)["value"])
 
 
-def _name(said: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> str:
-    """The name that is shown: what has changed of the several that SCIM has; else the first."""
-    names = list(_names(said))
+def _name(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> str:
+    """Return the display name: the one of SCIM's several names that changed, or else the first."""
+    names = list(_names(document))
     if old is not None:
         for new, before in zip(names[:-1], _names(old), strict=False):
             if new and new != before:
@@ -330,42 +332,46 @@ def _name(said: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> str:
     return next(name for name in names if name)
 
 
-def _names(said: Mapping[str, Any]) -> Iterable[str]:
-    name = said.get("name", {})
-    yield said.get("displayName", "")
+def _names(document: Mapping[str, Any]) -> Iterable[str]:
+    name = document.get("name", {})
+    yield document.get("displayName", "")
     yield name.get("formatted", "")
     yield " ".join(name[part] for part in ("givenName", "familyName") if name.get(part))
-    yield said["userName"]
+    yield document["userName"]
 
 
-def _claims(said: Mapping[str, Any]) -> dict[str, Any]:
-    """All claims that SCIM has an attribute for; `None` where it says nothing."""
-    name = said.get("name", {})
-    phones = [entry for entry in said.get("phoneNumbers", ()) if entry.get("value")]
+def _claims(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all claims that SCIM has an attribute for; `None` if it is missing."""
+    name = document.get("name", {})
+    phones = [entry for entry in document.get("phoneNumbers", ()) if entry.get("value")]
     return {
-        **{claim: said.get(name) for name, claim in _CLAIMS.items() if not _is_unfit(said, name)},
-        **{_CLAIMS[name]: None for name in _LOOSE if _is_unfit(said, name)},
+        **{
+            claim: document.get(name)
+            for name, claim in _CLAIMS.items()
+            if not _is_unfit(document, name)
+        },
+        **{_CLAIMS[name]: None for name in _LOOSE if _is_unfit(document, name)},
         **{claim: name.get(attribute) for attribute, claim in _NAME_CLAIMS.items()},
         "phone_number": _main(phones)["value"] if phones else None,
     }
 
 
-def _is_unfit(said: Mapping[str, Any], name: str) -> bool:
+def _is_unfit(document: Mapping[str, Any], name: str) -> bool:
     """Return whether an attribute is stored, although it is not a valid claim."""
-    text = said.get(name)
+    text = document.get(name)
     if name not in _LOOSE or text is None or not (text.isprintable() and len(text) <= _LONGEST_ID):
         return False
     return bool(checks.claim_errors({_CLAIMS[name]: text}))
 
 
-def _provisioned(said: Mapping[str, Any], *, hides_active: bool = False) -> dict[str, Any]:
-    """See `accounts.PROVISIONED`. Raises `InvalidValueException`."""
-    attributes = {name: said[name] for name in _KEPT if name in said}
-    attributes |= {name: said[name] for name in _LOOSE if _is_unfit(said, name)}
-    attributes |= {name: value for name, value in said.items() if ":" in name and name != _CORE}
+def _provisioned(document: Mapping[str, Any], *, hides_active: bool = False) -> dict[str, Any]:
+    """Return the fields of `accounts.PROVISIONED`. Raises `InvalidValueException`."""
+    attributes = {name: document[name] for name in _KEPT if name in document}
+    attributes |= {name: document[name] for name in _LOOSE if _is_unfit(document, name)}
+    attributes |= {name: value for name, value in document.items() if ":" in name and name != _CORE}
     if hides_active:
         attributes["active"] = None
-    user_name, external_id = said["userName"].strip(), said.get("externalId")
+    user_name, external_id = document["userName"].strip(), document.get("externalId")
     if user_name != user_name.casefold():
         attributes["userName"] = user_name
     if any(len(value) > MOST_VALUES for value in attributes.values() if isinstance(value, list)):
@@ -388,7 +394,7 @@ def _check_text(label: str, text: str | None, longest: int) -> None:
 
 
 def group_resource(group: StoredGroup, members: Iterable[UUID] | None) -> Resource[Any]:
-    """A group as SCIM shows one; `None`: without saying who is in it."""
+    """Return the resource of a group; without its members if they are `None`."""
     group_members = None
     if members is not None:
         group_members = [
@@ -407,7 +413,7 @@ def group_resource(group: StoredGroup, members: Iterable[UUID] | None) -> Resour
 
 
 def find_group(text: str) -> StoredGroup | None:
-    """The group with this id."""
+    """Return the group with this id."""
     group_id = uuid(text)
     return named_groups.find(group_id) if group_id else None
 
@@ -420,7 +426,7 @@ def lock_group(text: str, people: Collection[UUID], *, with_members: bool) -> St
 
 
 def uuid(text: str) -> UUID | None:
-    """The id that this is, or `None`."""
+    """Parse an id; return `None` if it is invalid."""
     try:
         return UUID(text)
     except ValueError:
@@ -428,7 +434,7 @@ def uuid(text: str) -> UUID | None:
 
 
 def member_id(text: Any) -> UUID:
-    """The user that a member names. Raises `InvalidValueException`."""
+    """Return the id of the user in a member. Raises `InvalidValueException`."""
     try:
         return UUID(text)
     except (AttributeError, TypeError, ValueError):
@@ -440,7 +446,7 @@ def member_ids(members: Iterable[Any]) -> set[UUID]:
 
 
 def group_external_id(resource: Any) -> str | None:
-    """Raises `InvalidValueException`."""
+    """Return the external id of a group. Raises `InvalidValueException`."""
     text: str | None = resource.external_id
     if text is not None and not (text.isprintable() and 0 < len(text) <= _LONGEST_ID):
         detail = f"externalId is no printable text of at most {_LONGEST_ID} characters"

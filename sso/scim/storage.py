@@ -1,4 +1,4 @@
-"""Where the library reads and writes: users and groups, by the services of this package."""
+"""The library's storage: reads and writes users and groups through the services."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -22,12 +22,12 @@ from scim2_server.storage import ScimStorage, SearchPage
 from sso.models import ApiToken, Group, User
 from sso.scim import filters, resources
 from sso.scim.patches import MemberEdit
-from sso.services import accounts, api_tokens, group_editing, staff
+from sso.services import accounts, api_tokens, group_editing, roles
 from sso.store import groups as memberships
 from sso.store import named_groups
 from sso.store import users as stored_users
 
-MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
+MOST_MEMBERS = 5000  # of all groups on a page, or of one group
 
 
 class Storage(ScimStorage):
@@ -43,7 +43,7 @@ class Storage(ScimStorage):
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
         self.is_patch = False
         self.edit: MemberEdit | None = None  # the members of a group, in PUT and PATCH
-        self.keeps_name = False  # by a PATCH
+        self.keeps_name = False  # of a group, in PATCH
         self._before: Any = None
 
     @contextmanager
@@ -61,9 +61,9 @@ class Storage(ScimStorage):
     ) -> Any:
         if _is_user(resource_type):
             user = self._user(resource_id)
-            if self.is_writing:  # the library changes the one that it is given
-                self._before = self._shown(user)
-            return self._shown(user)
+            if self.is_writing:  # the library changes the object that it receives
+                self._before = self._resource(user)
+            return self._resource(user)
         group = self._group(resource_id)
         if self.is_writing or not _asks_for_members(response_parameters):
             return resources.group_resource(group, None)
@@ -104,16 +104,18 @@ class Storage(ScimStorage):
     def create(self, resource_type: ResourceType, resource: Any) -> Any:
         if _is_user(resource_type):
             self._check_free(resource.user_name or "")
-            return self._shown(resources.create_user(self.actor, resource, is_invited=self.invites))
+            return self._resource(
+                resources.create_user(self.actor, resource, is_invited=self.invites)
+            )
         self._check_group(resource.display_name)
         members = resources.member_ids(resource.members or ())
-        made = group_editing.create(
+        group = group_editing.create(
             self.actor,
             resource.display_name or "",
             external_id=resources.group_external_id(resource),
             members=members,
         )
-        return resources.group_resource(made, sorted(members))
+        return resources.group_resource(group, sorted(members))
 
     def update(
         self,
@@ -126,7 +128,7 @@ class Storage(ScimStorage):
         if _is_user(resource_type):
             user = self._user(resource_id, expected_version)
             self._check_free(resource.user_name or "", user.id)
-            return self._shown(
+            return self._resource(
                 resources.update_user(
                     self.actor, user, self._before, resource, is_patch=self.is_patch
                 )
@@ -170,18 +172,18 @@ class Storage(ScimStorage):
         if user is None:
             raise NotFoundException(detail=f"there is no user {user_id[:100]}")
         if self.is_writing:
-            staff.require_may_change(self.actor, [user.groups])
+            roles.require_may_change(self.actor, [user.groups])
         if version is not None and version != f'W/"{user.version}"':
             raise PreconditionFailedException
         return user
 
     def _group(self, group_id: str, version: str | None = None) -> Group:
         if self.is_writing:
-            named = self.edit.named if self.edit else set()
+            member_ids = self.edit.member_ids if self.edit else set()
             is_few = self.keeps_name and (self.edit is None or self.edit.whole is None)
             if not is_few:
                 self._check_few_members(group_id)
-            group = resources.lock_group(group_id, named, with_members=not is_few)
+            group = resources.lock_group(group_id, member_ids, with_members=not is_few)
         else:
             group = resources.find_group(group_id)
         if group is None:
@@ -202,14 +204,14 @@ class Storage(ScimStorage):
             )
 
     def _check_group(self, name: str | None) -> None:
-        staff.require_may_change(self.actor, [[name or ""]])
+        roles.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
         other = stored_users.find_by_user_name(user_name.strip())
         if other and other.id != user_id:
             raise UniquenessException(detail="there is already a user with this userName")
 
-    def _shown(self, user: User) -> Any:
+    def _resource(self, user: User) -> Any:
         rows = {group.name: group for group in named_groups.of_names(user.groups)}
         return resources.user_resource(user, rows)
 

@@ -64,8 +64,8 @@ class Arrival:
 
     def take(self, size: int) -> bytes:
         """Remove the next bytes, for the parser."""
-        taken, self.data = bytes(self.data[:size]), self.data[size:]
-        return taken
+        data, self.data = bytes(self.data[:size]), self.data[size:]
+        return data
 
     def network(self, proxies: int) -> str:
         """Return the network of the client as trusted proxies report it, or an empty string."""

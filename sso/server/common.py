@@ -45,12 +45,12 @@ _DESCRIPTORS = 4096
 
 
 def workers() -> int:
-    """How many; WEB_CONCURRENCY is the number."""
+    """Return the number of workers; WEB_CONCURRENCY sets it."""
     return int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
 
 
 def address() -> tuple[str, int] | None:
-    """Where to listen without a proxy: at the base URL's port, if that is on this machine."""
+    """Return where to listen without a proxy: at the base URL's port, if it is on this machine."""
     base_url = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
     if base_url.scheme == "http" and base_url.hostname in ("127.0.0.1", "localhost"):
         return "127.0.0.1", base_url.port or 80
@@ -58,23 +58,23 @@ def address() -> tuple[str, int] | None:
 
 
 def prepare() -> None:
-    """For the master, before it loads the application."""
+    """Prepare the master, before it loads the application."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     if any(os.environ.get(name) for name in ("SSO_METRICS_PORT", "SSO_METRICS_PORT_FILE")):
         metrics.prepare()
     fork_signals.prepare()
 
 
 def loaded(app: Flask) -> None:
-    """For the master, before its first worker."""
-    readiness.examine(app)  # say at once what would keep the service from answering
+    """Finish the master with its application, before its first worker."""
+    readiness.examine(app)  # log at once why the service could not answer
     _import_used(app)
-    # What each request runs is then ready, and shared: 1 MB with two workers.
+    # The code that each request runs is then loaded, and shared: 1 MB with two workers.
     app.test_client().get("/healthz")
-    # Take what was loaded out of the collector's sight, so that it stays shared.
+    # Hide the loaded objects from the garbage collector, so that they stay shared.
     gc.collect()
     gc.freeze()
 
@@ -82,9 +82,9 @@ def loaded(app: Flask) -> None:
 def _import_used(app: Flask) -> None:
     """Import what would otherwise be imported in each worker, if this installation uses it."""
     with app.app_context():
-        if any(isinstance(one, WebProvider) for one in context.upstreams()):
+        if any(isinstance(provider, WebProvider) for provider in context.upstreams()):
             import_module("sso.upstream.oidc")
-        with suppress(SQLAlchemyError):  # `readiness` has said so
+        with suppress(SQLAlchemyError):  # `readiness` has logged it
             if factors.passkeys_exist():
                 import_module("webauthn")
         db.session.remove()
@@ -92,7 +92,7 @@ def _import_used(app: Flask) -> None:
 
 
 def begin(app: Flask) -> None:
-    """For a worker, once it is forked."""
+    """Begin in a worker, once it is forked."""
     settings: Settings = app.extensions["sso.settings"]
     if settings.metrics_port is not None:
         metrics.serve(app)

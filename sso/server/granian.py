@@ -12,7 +12,6 @@ import signal
 import socket
 from collections.abc import Iterable
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flask import Flask
@@ -25,10 +24,15 @@ from gunicorn import systemd
 from sso.config.settings import Settings
 from sso.database import buffer
 from sso.observability import logs
+from sso.process import program
 from sso.server import common, fork_signals
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from sso import wsgi
+else:  # it builds the application
+    wsgi = program.late_module("sso.wsgi")
 
 logger = logging.getLogger("sso.start")
 
@@ -62,14 +66,14 @@ class Server(MPServer):
 
 def main() -> None:
     """Serve until SIGTERM. SIGHUP replaces the workers."""
-    address, port, workers = _options()
+    host, port, workers = _options()
     common.prepare()
-    app: Flask = import_module("sso.wsgi").app
+    app: Flask = wsgi.app
     settings: Settings = app.extensions["sso.settings"]
     multiprocessing.set_start_method("fork", force=True)  # what the master loaded is shared
     server = Server(
         "sso.wsgi:app",
-        address=address,
+        address=host,
         port=port,
         interface=Interfaces.WSGI,
         workers=workers,
@@ -99,15 +103,15 @@ def _options() -> tuple[str, int, int]:
     parser = argparse.ArgumentParser(prog="python -m sso.server.granian", description=main.__doc__)
     parser.add_argument("-b", "--bind", default=f"{host}:{port}", metavar="ADDRESS:PORT")
     parser.add_argument("-w", "--workers", type=int, default=common.workers())
-    given = parser.parse_args()
-    address, _, number = given.bind.rpartition(":")
+    options = parser.parse_args()
+    host, _, number = options.bind.rpartition(":")
     if not number.isdecimal():
-        parser.error(f"{given.bind} is not ADDRESS:PORT")
-    return address.strip("[]"), int(number), given.workers
+        parser.error(f"{options.bind} is not ADDRESS:PORT")
+    return host.strip("[]"), int(number), options.workers
 
 
 def _begin(app: Flask) -> "WSGIApplication":
-    """In a worker: what it serves."""
+    """Begin in a worker, and return the application that it serves."""
     fork_signals.listen()
     common.begin(app)
     # multiprocessing runs nothing that is registered with atexit.

@@ -352,8 +352,8 @@ class ClientSocket:
         self.send_now()
         end = monotonic() + SENDING
         while len(self.unsent) > _MOST_UNSENT and not self.is_gone:
-            left = end - monotonic()
-            if left <= 0 or not self.is_ready(select.POLLOUT, left):
+            seconds = end - monotonic()
+            if seconds <= 0 or not self.is_ready(select.POLLOUT, seconds):
                 self.is_gone = True
             elif self.send_now():
                 end = monotonic() + SENDING

@@ -19,7 +19,7 @@ from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import User
-from sso.services import api_tokens, checks, importing, notifications, revocation, staff
+from sso.services import api_tokens, checks, importing, notifications, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
@@ -66,8 +66,8 @@ def create(
 
     Nobody can sign in yet without a password, or the `password_hash` of another system.
     """
-    staff.require_admin(actor)
-    staff.require_may_change(actor, [groups := list(groups)])
+    roles.require_admin(actor)
+    roles.require_may_change(actor, [groups := list(groups)])
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     if password_hash:
         user.password_hash = importing.accept_hash(password_hash)
@@ -87,7 +87,7 @@ def create(
 def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> tuple[User, bool]:
     """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
     if groups := list(groups):
-        staff.require_admin(actor)
+        roles.require_admin(actor)
     user = User(id=uuid4(), email_verified=False, claims={}, groups=[])
     _add(user, None, email=email, name=name, groups=groups)
     is_sent = notifications.invited(user)
@@ -123,16 +123,16 @@ def update(
     A claim of `None` is removed. `email_verified`: of another address, too. `seen`: fields of
     `described` as seen before. Raises `LookupError`, `Invalid`, `NotAllowed`, `Changed`.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
     before = _whole(user)
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
-    staff.require_may_change(actor, [user.groups, members or ()])
-    if disabled or (members is not None and staff.role_of(members) != staff.ADMIN):
-        staff.keep_administrators(actor, [user])
+    roles.require_may_change(actor, [user.groups, members or ()])
+    if disabled or (members is not None and roles.role_of(members) != roles.ADMIN):
+        roles.keep_administrators(actor, [user])
     _provision(user, provisioned)
     _edit(user, email=email, name=name, groups=members, claims=claims)
     _flush(user)
@@ -226,16 +226,16 @@ def _take_effect(
 
 
 def _loses_administration(before: Collection[str], after: Collection[str]) -> bool:
-    return staff.role_of(before) == staff.ADMIN != staff.role_of(after)
+    return roles.role_of(before) == roles.ADMIN != roles.role_of(after)
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     if users.lock_any(user.id) is None:
         raise LookupError(user.id)  # deleted at this moment
-    staff.require_may_change(actor, [user.groups])
+    roles.require_may_change(actor, [user.groups])
     if not keeps_access:
-        staff.keep_administrators(actor, [user])
+        roles.keep_administrators(actor, [user])
 
 
 def _fill(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
@@ -529,7 +529,7 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
 
 
 def _may_administer(user: User | DeclaredFields) -> bool:
-    return user.disabled_at is None and staff.role_of(user.groups) == staff.ADMIN
+    return user.disabled_at is None and roles.role_of(user.groups) == roles.ADMIN
 
 
 def require_administrators(
@@ -541,7 +541,7 @@ def require_administrators(
     if not remaining:
         group = context.settings().admin_group
         going = users.administrators_among(group, deleted) if deleted else set()
-        staff.keep_others(actor, lost | going)
+        roles.keep_others(actor, lost | going)
 
 
 def hash_passwords(planned: Iterable[Planned]) -> Iterator[int]:
@@ -558,7 +558,7 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
 
     Raises `IntegrityError` if somebody else takes an email address at the same time.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     for _ in hash_passwords(planned):
         pass
     changed = [one for one in planned if one.row is not None]

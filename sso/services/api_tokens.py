@@ -13,9 +13,9 @@ from sso.flow.refusals import Reason
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import ApiToken
-from sso.services import checks, staff
+from sso.services import checks, roles
 from sso.services.checks import Invalid, Rule
-from sso.services.staff import ADMIN
+from sso.services.roles import ADMIN
 from sso.store import keys, users
 
 SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
@@ -37,7 +37,7 @@ MOST = 200  # not revoked
 
 
 class Refused(Exception):
-    """The token is not accepted; `reason` is for the log, `token` is the one that it was."""
+    """The token is not accepted; `reason` is for the log, `token` is the token, if there is one."""
 
     def __init__(self, reason: Reason, token: ApiToken | None = None) -> None:
         super().__init__(reason)
@@ -50,10 +50,10 @@ def create(
 ) -> tuple[ApiToken, str]:
     """Create a token; return it and its secret, which is not stored.
 
-    It belongs to the administrator who creates it; from the command line, it has no owner. Raises
-    `Invalid` and `NotAllowed`.
+    The token belongs to the administrator who creates it; a token made at the command line has no
+    owner. Raises `Invalid` and `NotAllowed`.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     unknown = sorted({*scopes} - SCOPES.keys())
     granted = [scope for scope in SCOPES if scope in scopes]
     errors = [checks.text_error(Message("the token's name"), name)]
@@ -114,7 +114,7 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
 
     Raises `LookupError` and `NotAllowed`.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     token = keys.lock_api_token(token_id)
     if token is None:
         raise LookupError(token_id)
@@ -150,9 +150,9 @@ def accept(secret: str, ip_address: str | None) -> ApiToken:
 
 
 def _is_administrator(user_id: UUID) -> bool:
-    """Return whether a user is an administrator now: a setting or SQL may have changed that."""
+    """Return whether a user is an administrator now; a setting or SQL may have changed that."""
     user = users.find(user_id)
-    return user is not None and user.disabled_at is None and staff.role_of(user.groups) == ADMIN
+    return user is not None and user.disabled_at is None and roles.role_of(user.groups) == ADMIN
 
 
 def actor_of(token: ApiToken, by: str) -> Actor:

@@ -259,9 +259,9 @@ def _set_disabled(api: Api, disabled: bool) -> None:
     api.disabled_at = (api.disabled_at or clock.now()) if disabled else None
 
 
-def _set_secret(api: Api, wanted: bool, secret: str | None) -> str:
+def _set_secret(api: Api, has_secret: bool, secret: str | None) -> str:
     """Give the API a secret, or take it away; return it."""
-    if not wanted:
+    if not has_secret:
         api.secret_digest = None
         return ""
     secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
@@ -347,10 +347,10 @@ def _translation_errors(
     errors: list[Message | None] = []
     for language, texts in list(translations.items())[: len(LANGUAGES) + 1]:
         if language not in LANGUAGES:
-            known = ", ".join(LANGUAGES)
+            languages = ", ".join(LANGUAGES)
             errors.append(
                 Message("the language %(language)s is none of %(known)s",
-                        language=repr(language[:20]), known=known)
+                        language=repr(language[:20]), known=languages)
             )  # fmt: skip
         for name, text in list(texts.items())[: MOST_SCOPES + 1]:
             if name not in scopes:

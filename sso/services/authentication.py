@@ -20,7 +20,7 @@ from sso.flow.request import TWO_FACTORS
 from sso.mfa import policy
 from sso.mfa.policy import Proof, with_second
 from sso.models import BrowserSession, UpstreamSession, User
-from sso.services import notifications, revocation
+from sso.services import notifications, revocation, roles
 from sso.store import identities, sessions, users
 from sso.store.sessions import CurrentSession
 
@@ -28,7 +28,7 @@ _TOUCH_EVERY = timedelta(minutes=1)
 
 
 class Browser(NamedTuple):
-    """Where a request comes from. `is_known`: the user has signed in from this browser before."""
+    """The browser of a request. `is_known`: the user has signed in from it before."""
 
     ip_address: str
     user_agent: str
@@ -36,15 +36,14 @@ class Browser(NamedTuple):
 
 
 class NewSecret(NamedTuple):
-    """What identifies the session from now on; the database has its digest alone."""
+    """The new secret of a session; only its digest is stored."""
 
     secret: str
     current: CurrentSession
 
 
 class SignInEnded(Exception):
-    """Meanwhile the provider has ended the sign-in, or its identity was removed; to be rolled
-    back."""
+    """The provider has ended the sign-in meanwhile, or the identity was removed; roll back."""
 
 
 @audit.acting
@@ -57,25 +56,27 @@ def verify_password(
     reason: str | None = None,
     imported: Collection[str] = (),
 ) -> bool:
-    """Whether it is this user's password; if not, `failed` is recorded.
+    """Check a user's password; record `failed` and return False if it is wrong.
 
-    It takes as long for an unknown user, and for one with an imported password if `imported` has
-    the methods of these. That is long: the caller has committed before, so that no transaction
-    waits. `account`: who waits in the queue of `passwords`, or `None` for a stranger.
+    This takes as long for an unknown user as for a user with an imported password of one of the
+    methods in `imported`. Because it is slow, the caller commits first, so that no transaction
+    waits. `account`: the key of the attempt in the queue of `passwords`, `None` for a stranger.
     """
-    known = user.password_hash if user and user.disabled_at is None else None
-    if passwords.verify(password, known, account, imported):
+    password_hash = user.password_hash if user and user.disabled_at is None else None
+    if passwords.verify(password, password_hash, account, imported):
         return True
     if reason is None:
-        reason = "password" if known else "disabled or without password" if user else "unknown"
+        reason = (
+            "password" if password_hash else "disabled or without password" if user else "unknown"
+        )
     audit.event(failed, user=user.id if user else None, reason=reason)
     return False
 
 
 def lock_verified(user: User, password: str, account: str | None) -> User | None:
-    """Lock a user whose password has been verified, and hash it as is done today.
+    """Lock the user after `verify_password`; rehash the password if the parameters have changed.
 
-    `None` if the password was changed meanwhile, or the user disabled.
+    Returns `None` if the password was changed meanwhile, or the user disabled.
     """
     verified, rehashed = user.password_hash or "", None
     with suppress(passwords.Busy):  # then at another sign-in
@@ -90,10 +91,10 @@ def lock_verified(user: User, password: str, account: str | None) -> User | None
 
 @audit.acting
 def accept_password(actor: Actor, user: User, browser: Browser, notice: UUID | None) -> UUID | None:
-    """Record a right password to which a second factor is missing.
+    """Record a correct password whose second factor is still missing.
 
-    The owner is told, unless the browser is known. `notice`: the mail that this browser has caused
-    before. Gives the id of the mail to withdraw when the second factor has been shown.
+    The user is notified unless the browser is known. `notice`: the id of the mail that this
+    browser caused earlier. Returns the id of the mail to withdraw once the second factor follows.
     """
     audit.event(Event.PASSWORD_ACCEPTED, user=user.id)
     return None if browser.is_known else _second_step_missing(user, browser, notice)
@@ -101,7 +102,7 @@ def accept_password(actor: Actor, user: User, browser: Browser, notice: UUID | N
 
 @audit.acting
 def accept_identity(actor: Actor, user: User, provider: str) -> None:
-    """Record a sign-in through an identity provider to which a second factor is missing."""
+    """Record a sign-in through an identity provider whose second factor is still missing."""
     audit.event(Event.IDENTITY_ACCEPTED, user=user.id, provider=provider)
 
 
@@ -126,19 +127,19 @@ def begin(
     actor: Actor,
     user: User,
     browser: Browser,
-    shown: Proof,
+    proof: Proof,
     remember: bool,
     before: CurrentSession | None,
     upstream: UpstreamSession | None = None,
 ) -> NewSecret:
     """Sign the user in, under a new secret (no session fixation).
 
-    `before`: the session that the browser had. If it is the same person's, it goes on under the
-    new secret, so that re-authentication ends no application's tokens; another person's ends.
-    `remember`: the cookie outlives the browser's window. `upstream`: the person was signed in
-    through it, perhaps some time ago.
+    `before`: the previous session of the browser. A session of the same user continues under the
+    new secret, so that re-authentication ends no application's tokens; one of another user ends.
+    `remember`: the cookie outlives the browser's window. `upstream`: the sign-in at a provider,
+    which may be older than now.
 
-    The caller has locked the user, and read after that which factors there are (`mfa.policy`).
+    The caller has locked the user, and read the factors after that (`mfa.policy`).
     """
     now = clock.now()
     auth_time = upstream.auth_time if upstream and upstream.auth_time else now
@@ -153,8 +154,8 @@ def begin(
     session.ends_at = now + timedelta(seconds=context.settings().session_absolute_lifetime)
     session.expires_at = _idle_end(session.ends_at, now)
     session.remembered = remember
-    session.amr, session.acr = shown
-    session.second_factor_at = now if shown.acr == TWO_FACTORS else None
+    session.amr, session.acr = proof
+    session.second_factor_at = now if proof.acr == TWO_FACTORS else None
     session.address = browser.ip_address[:45]
     session.browser = browser.user_agent[:200]
     new = renew(CurrentSession(session, user))
@@ -163,16 +164,16 @@ def begin(
     revocation.surplus_of_user(user.id)
     if not browser.is_known:
         notifications.new_browser(user, session)
-    audit.event(Event.SIGNED_IN, user=user.id, sid=session.id, amr=shown.amr)
+    audit.event(Event.SIGNED_IN, user=user.id, sid=session.id, amr=proof.amr)
     return new
 
 
 @audit.acting
 def step_up(actor: Actor, current: CurrentSession, second: str) -> NewSecret:
-    """Note a second factor, given by its methods, in a session that goes on.
+    """Record a second factor, given by its methods, in the current session.
 
-    The secret is a new one, as at each rise of what a session may do. `auth_time` stays: the user
-    did not sign in again.
+    The session gets a new secret, as whenever it gains rights. `auth_time` stays: the user did not
+    sign in again.
     """
     session = current.session
     session.amr, session.acr = with_second(session.amr, second)
@@ -183,7 +184,7 @@ def step_up(actor: Actor, current: CurrentSession, second: str) -> NewSecret:
 
 
 def renew(current: CurrentSession) -> NewSecret:
-    """Let the session go on under a new secret: copies of the cookie end."""
+    """Give the session a new secret, which invalidates copies of the cookie."""
     secret = secrets.make_secret(secrets.SESSION)
     current.session.digest = secrets.digest(secret)
     sessions.add(current.session)
@@ -191,19 +192,26 @@ def renew(current: CurrentSession) -> NewSecret:
 
 
 def end_others(current: CurrentSession, reason: str, grants: bool = False) -> NewSecret:
-    """End the user's other sessions; no browser is known any more (`users.forget_devices`).
+    """End the user's other sessions, and forget their known browsers (`users.forget_devices`).
 
-    `grants`: and all grants but this session's. The caller has called `policy.lock`.
+    `grants`: end all grants but this session's, too. The caller has called `policy.lock`.
     """
     end = revocation.everything_of_user if grants else revocation.sessions_of_user
     end(current.user.id, reason, current.session.id)
     return renew(current)
 
 
+@audit.acting
+def sign_out(actor: Actor, user: User) -> int:
+    """End all sessions of a user, as an operator; return how many. Raises `NotAllowed`."""
+    roles.require_may_help(actor, user)
+    return revocation.sessions_of_user(user.id, "operator")
+
+
 def prolong(
     connection: Connection, session_id: UUID, last_seen_at: datetime, ends_at: datetime | None
 ) -> bool:
-    """Prolong a session in use, once a minute at the most; whether it was time to."""
+    """Prolong a session in use, at most once a minute; return whether it was prolonged."""
     now = clock.now()
     if now - last_seen_at < _TOUCH_EVERY:
         return False
@@ -212,6 +220,6 @@ def prolong(
 
 
 def _idle_end(ends_at: datetime | None, now: datetime) -> datetime:
-    """When a session used now ends by disuse, or by its absolute end if that comes first."""
+    """Return the end of a session that is used now: its idle timeout or its absolute end."""
     idle = now + timedelta(seconds=context.settings().session_lifetime)
     return min(idle, ends_at) if ends_at else idle

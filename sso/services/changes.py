@@ -1,4 +1,4 @@
-"""What a change did: before and after by field, with what a list gained and lost."""
+"""Differences: the fields of an object before and after a change, and edits of lists."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from sso.errors import OperatorError
 from sso.i18n.message import Message
 
 Differences = dict[str, dict[str, Any]]
-# Texts by RFC 7591, but lists of words.
+# RFC 7591 defines these as strings of words; they are compared as lists.
 _SETS = {field.name for field in FIELDS.values() if field.kind is Kind.WORDS}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an update did, and what the operator should know about it."""
+    """The changes that an update made, and notes for the operator."""
 
     changes: Differences
     notes: Sequence[str] = ()
@@ -30,14 +30,14 @@ class ListEdit:
     whole: tuple[str, ...] | None = None
 
     def applied_to(self, current: Sequence[str]) -> list[str]:
-        """The list after the edit, in its order, each value once."""
+        """Return the edited list, in order and without duplicates."""
         if self.whole is not None:
             return list(dict.fromkeys(self.whole))
-        kept = [value for value in current if value not in self.removed]
-        return list(dict.fromkeys([*kept, *self.added]))
+        remaining = [value for value in current if value not in self.removed]
+        return list(dict.fromkeys([*remaining, *self.added]))
 
     def without_effect(self, current: Sequence[str]) -> list[str]:
-        """Why parts of it change nothing, a sentence each."""
+        """Return a sentence about each value that the edit does not change."""
         return [
             *(f"{value} is there already." for value in self.added if value in current),
             *(f"{value} is not there." for value in self.removed if value not in current),
@@ -45,22 +45,22 @@ class ListEdit:
 
 
 class Changed(OperatorError):
-    """Somebody has changed the same thing meanwhile: `differences`, from what was seen to now."""
+    """The object was changed meanwhile; `differences` compares what was shown with what is now."""
 
     def __init__(self, differences: Differences) -> None:
         super().__init__(Message("it was changed in the meantime; look at it again"))
         self.differences = differences
 
 
-def require_unchanged(seen: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
-    """Raise `Changed` unless these fields are still as they were seen. Call it under the lock."""
-    seen = seen or {}
-    if found := between(seen, {name: now.get(name) for name in seen}):
-        raise Changed(found)
+def require_unchanged(expected: Mapping[str, Any] | None, current: Mapping[str, Any]) -> None:
+    """Raise `Changed` unless these fields have the expected values. Call it under the lock."""
+    expected = expected or {}
+    if differences := between(expected, {name: current.get(name) for name in expected}):
+        raise Changed(differences)
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differences:
-    """The fields that differ."""
+    """Return the fields that differ."""
     return {
         name: of_field(name, before.get(name), after.get(name))
         for name in {**before, **after}
@@ -69,13 +69,13 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differences:
 
 
 def of_field(name: str, before: Any, after: Any) -> dict[str, Any]:
-    """One field's difference, as commands print it as JSON and the audit trail keeps it."""
-    found = {"before": before, "after": after}
+    """Return a field's difference, in the format of JSON output and of the audit trail."""
+    difference = {"before": before, "after": after}
     if isinstance(before, list) or isinstance(after, list) or name in _SETS:
         old, new = _listed(before), _listed(after)
-        found["added"] = [one for one in new if one not in old]
-        found["removed"] = [one for one in old if one not in new]
-    return found
+        difference["added"] = [value for value in new if value not in old]
+        difference["removed"] = [value for value in old if value not in new]
+    return difference
 
 
 def _listed(value: Any) -> Iterable[Any]:

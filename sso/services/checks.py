@@ -1,7 +1,7 @@
-"""What may be registered of a client or a user, and why not: every error at once.
+"""Validation of clients, users and groups; every error is reported at once.
 
-`sso.config.client_fields` has the fields of a client. A profile asks for everything that a
-high-assurance client is registered with.
+The fields of a client are in `sso.config.client_fields`. The profile of a high-assurance client
+implies further fields.
 """
 
 import json
@@ -38,7 +38,7 @@ from sso.i18n.message import Message, code_of
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
-# What the profile asks for, unless something else that fits is given.
+# Defaults of the profile; some fields accept other values, too.
 _IMPLIED: Mapping[str, Any] = {
     _AUTH_METHOD.name: PRIVATE_KEY_JWT,
     "require_pushed_authorization_requests": True,
@@ -63,7 +63,7 @@ def implied_by_profile(fields: Mapping[str, Any], before: Mapping[str, Any]) -> 
 
 
 def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-    """Return what changes for a client that has got a profile or lost it."""
+    """Yield notes about the consequences of adding or removing a profile."""
     is_new = after.get("profile") == FAPI2
     if is_new == (before.get("profile") == FAPI2):
         return
@@ -94,7 +94,7 @@ def without_other_keys(fields: Mapping[str, Any]) -> dict[str, None]:
 
 
 def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
-    """Return why a client cannot have these keys, or this profile."""
+    """Yield the errors of a client's keys and of its profile."""
     method = metadata[_AUTH_METHOD.name]
     jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri")
     if jwks is not None and jwks_uri is not None:
@@ -126,9 +126,9 @@ def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Messag
     )
 
 
-def profile_requires(what: str) -> Message:
-    """Return the error for a client that lacks something that FAPI 2.0 requires."""
-    return Message("the profile fapi2 requires %(what)s", what=what)
+def profile_requires(requirement: str) -> Message:
+    """Return the error for a client that lacks a requirement of FAPI 2.0."""
+    return Message("the profile fapi2 requires %(what)s", what=requirement)
 
 
 def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
@@ -180,12 +180,12 @@ class Invalid(OperatorError, ValueError):
 
     @property
     def rules(self) -> set[str | None]:
-        """The codes of the errors; `None` is among them if an error has no code."""
+        """Return the codes of the errors; `None` is among them if an error has no code."""
         return {code_of(error) for error in self.errors}
 
 
 def metadata_errors(metadata: Mapping[str, Any], groups: Collection[str] = ()) -> list[str]:
-    """Return why a client cannot have this metadata; `groups`: those that it has already."""
+    """Return the errors of a client's metadata. `groups`: its groups before the change."""
     errors: list[str | None] = []
     for field in METADATA:
         if field.name in metadata:
@@ -217,7 +217,7 @@ def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
 def _field_errors(
     field: Field, metadata: Mapping[str, Any], groups: Collection[str]
 ) -> Iterable[str | None]:
-    """Return why a field cannot have its value, whatever the other fields are."""
+    """Yield the errors of one field's value."""
     value, label = metadata[field.name], field.noun or Message(field.name)
     match field.kind:
         case Kind.TEXT:
@@ -263,7 +263,7 @@ def _field_errors(
 
 
 def text_error(label: Message, text: str) -> Message | None:
-    """Return why a name is not short, visible text in one line, or `None`."""
+    """Return an error unless the text is short, visible and one line."""
     if not text.strip():
         return Message("%(label)s is empty", label=label)
     if len(text) > MAX_TEXT:
@@ -274,7 +274,7 @@ def text_error(label: Message, text: str) -> Message | None:
 
 
 def taken(email: str) -> Message:
-    """Return the error for an email address that another user has."""
+    """Return the error for an email address that is taken by another user."""
     return Message(
         "there is already a user with the email address %(email)s",
         email=email,
@@ -312,7 +312,7 @@ def jwks(path: Path) -> dict[str, Any]:
 
 
 def group_errors(groups: Collection[str], before: Collection[str]) -> list[str]:
-    """Return why groups cannot be set; those that a user or client had before may stay."""
+    """Return the errors of groups to set; earlier groups of the user or client may stay."""
     earlier = set(before)
     added = {group: None for group in groups if group not in earlier}
     if added and len(set(groups)) > MAX_GROUPS:
@@ -321,12 +321,12 @@ def group_errors(groups: Collection[str], before: Collection[str]) -> list[str]:
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:
-    """Return why an operator cannot set these claims; `None` removes a claim."""
+    """Return the errors of claims that an operator sets; `None` removes a claim."""
     return [error for name, value in claims.items() if (error := _claim_error(name, value))]
 
 
 def _group_error(name: str) -> Message | None:
-    """Return why a name cannot be that of a group. Lists show groups with commas between them."""
+    """Return the error of a group's name. Commas are refused: lists separate groups with them."""
     if error := text_error(Message("a group's name"), name):
         return error
     if "," in name:
@@ -358,7 +358,7 @@ def _scope_error(scope: str) -> Message | None:
 
 
 def _preset_error(preset: Any) -> Message | None:
-    """Check only the shape: a preset that a later version no longer has may stay."""
+    """Check the shape alone: a preset that a newer version no longer has may stay."""
     url, options = preset.get("url", "-"), preset.get("options", {})
     texts = [preset.get("name"), url, *(options.values() if isinstance(options, dict) else [None])]
     are_texts = all(isinstance(text, str) and len(text) <= MAX_CLAIM for text in texts)
@@ -400,7 +400,7 @@ def _claim_error(name: str, value: Any) -> Message | None:
 
 
 def _web_error(text: str) -> Message | None:
-    """Return an error unless a URL is http or https: applications show it as a link or image."""
+    """Return an error unless the URL is http or https: applications show it as link or image."""
     if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme not in ("http", "https"):
@@ -442,7 +442,7 @@ _CLAIM_FORMATS: Mapping[str, Callable[[str], Message | None]] = {
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a database and a token can hold it; an address has lines (OIDC §5.1.1)."""
+    """Return whether databases and tokens can store the value; addresses may have line breaks."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= MAX_CLAIM

@@ -1,7 +1,7 @@
-"""Clients: registered, changed, given a new secret, disabled, deleted.
+"""Clients: register, change, rotate the secret, disable, enable, delete.
 
-`sso.config.client_fields` has their fields; services take and return them by name, wherever they
-are stored. For programs they are JSON (RFC 7591 §2): read, checked by type, and written.
+Their fields are in `sso.config.client_fields`; services take and return them by name, wherever
+they are stored. Programs send and receive them as JSON (RFC 7591 §2).
 """
 
 import secrets
@@ -27,18 +27,18 @@ from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import clients, exchanges, grants, named_groups
 
-# Of a new client; metadata without a default is left out.
+# Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in FIELDS.values() if field.stored is not Stored.APART
 }
 STAYS = Message("a client stays public or confidential; register another one instead")
 _SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
 _FIXED = {field.name: field.default for field in FIXED}
-HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
+HIDDEN = "(by reference)"  # replaces secrets in output and in the audit trail
 
 
 def described(client: Client) -> dict[str, Any]:
-    """Return a client's fields, as the audit trail compares them; of its logo, the digest."""
+    """Return a client's fields, as the audit trail compares them; the logo as its digest."""
     return _fields(client, clients.logo_digest(client.client_id))
 
 
@@ -63,9 +63,9 @@ def register(
 ) -> tuple[Client, str]:
     """Register a client; return it and its secret, which is not stored. Raises `Invalid`.
 
-    With the authentication method "none" the client is public, and requires PKCE. With that or
-    private_key_jwt the secret is "". A secret that is given has to be random: its digest is a fast
-    one.
+    With the authentication method "none" the client is public and requires PKCE. With "none" or
+    private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
+    is stored as a fast digest.
     """
     apis.hold([entry for name in apis.FIELDS for entry in fields.get(name) or ()])
     client, secret = _draft(fields, client_id, secret)
@@ -86,7 +86,7 @@ def plan_registration(
 
 
 def _logo_digest(fields: Mapping[str, Any], before: str | None) -> str | None:
-    """Return the digest of a client's logo after the change."""
+    """Return the digest of the logo after a change of these fields."""
     logo: Image | None = fields.get("logo")
     if logo is None:
         return before
@@ -120,19 +120,19 @@ def change(
     *,
     lists: Mapping[str, ListEdit] | None = None,
     secret: str | None = None,
-    seen: Mapping[str, Any] | None = None,
+    expected: Mapping[str, Any] | None = None,
 ) -> tuple[Client, Outcome]:
-    """Change these fields; `None` removes metadata. Access that this takes away ends at once.
+    """Change these fields; `None` removes metadata. Access that is lost ends at once.
 
-    The logo `NO_IMAGE` removes the logo. `seen`: fields of `described` as the operator saw them.
-    Raises `LookupError`, `Invalid` and `Changed`.
+    The logo `NO_IMAGE` removes the logo. `expected`: fields of `described`, as they were shown to
+    the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
     edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS]
     listed = [entry for name in apis.FIELDS for entry in fields.get(name) or ()]
     apis.hold([*listed, *(e for edit in edits for e in (*edit.added, *(edit.whole or ())))])
     client = _locked(client_id)
     before = described(client)
-    differences.require_unchanged(seen, before)
+    differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
@@ -146,8 +146,10 @@ def change(
         notes.append(only if client.groups else "No group is left: everybody may use it.")
         revocation.end_lost_access(grants.users_not_admitted(client), [client])
     if changes:
-        what = " ".join(changes)
-        audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)
+        names = " ".join(changes)
+        audit.event(
+            Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=names, changes=changes
+        )
     db.session.flush()
     return client, Outcome(changes, notes)
 
@@ -170,7 +172,7 @@ def _alter(
     lists: Mapping[str, ListEdit] | None,
     secret: str | None,
 ) -> tuple[differences.Differences, list[str]]:
-    """Change only the object; return the changes, and notes for the operator."""
+    """Edit the object without its other rows; return the changes, and notes for the operator."""
     edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
@@ -207,7 +209,7 @@ def _alter(
 def rotate_secret(
     actor: Actor, client_id: str, keep_old: timedelta | None = None
 ) -> tuple[Client, str]:
-    """Give a client a new secret; return it. The old one stays valid for `keep_old`, or ends.
+    """Give a client a new secret; return it. The old one stays valid for `keep_old`, if given.
 
     Raises `LookupError` and `Invalid`.
     """
@@ -303,7 +305,7 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _client_id() -> str:
-    """Return a random identifier. It has no dash in front: commands would read an option."""
+    """Return a random identifier without a leading dash, which commands would read as an option."""
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return client_id
@@ -313,9 +315,9 @@ _TYPE_NAMES = {str: "a text", bool: "true or false", list: "a list of texts", di
 
 
 def parsed_registration(body: Any) -> dict[str, Any]:
-    """Return the fields in a body, with the right types. Raises `Invalid`.
+    """Return the fields of a request body, after checking their types. Raises `Invalid`.
 
-    Fields that are unknown are ignored, as RFC 7591 §2 asks.
+    Unknown fields are ignored (RFC 7591 §2).
     """
     if not isinstance(body, dict):
         raise Invalid(["the body is no JSON object"])
@@ -336,9 +338,9 @@ def parsed_registration(body: Any) -> dict[str, Any]:
 
 
 def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a registration that is replaced as a whole.
+    """Return all fields of a registration that replaces an existing one.
 
-    Fields that are left out are as in a new registration, but for `disabled` (RFC 7592 §2.2).
+    Omitted fields get their defaults, except `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     return {**DEFAULTS, "require_pkce": is_public or bool(fields.get("profile")), **fields}

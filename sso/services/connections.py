@@ -1,4 +1,4 @@
-"""Known applications, registered from presets."""
+"""Connections: register clients for known applications, from presets."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -29,50 +29,50 @@ def connect(
     *,
     alternative: str | None = None,
 ) -> tuple[Client, str]:
-    """Register a client for an installation, and return it with its secret.
+    """Register a client for an installation; return it with its secret.
 
-    `fields` add to the preset or replace what it says. Raises `PresetError`, also where `setup`
-    would, and `Invalid`.
+    `fields` extend or replace the fields of the preset. Raises `PresetError`, also for the errors
+    of `setup`, and `Invalid`.
     """
-    wanted = installations.registration(installation, base_url)
+    registration = installations.registration(installation, base_url)
     preset = installation.preset
     for name, value in fields.items():
-        wanted[name] = [*wanted[name], *value] if _is_added(name) else value
+        registration[name] = [*registration[name], *value] if _is_added(name) else value
     if preset.registration.require_pkce:
-        wanted["require_pkce"] = True
-    if error := _method_error(preset, wanted):
+        registration["require_pkce"] = True
+    if error := _method_error(preset, registration):
         raise PresetError([error])
-    wanted.setdefault("client_name", _free_name(installation))
+    registration.setdefault("client_name", _free_name(installation))
     trial = Credentials(
-        "", SECRET_PLACEHOLDER, wanted["client_name"], wanted["scope"],
-        wanted["id_token_signed_response_alg"], _service_name(base_url),
+        "", SECRET_PLACEHOLDER, registration["client_name"], registration["scope"],
+        registration["id_token_signed_response_alg"], _service_name(base_url),
     )  # fmt: skip
     installations.setup(installation, trial, base_url, alternative)
-    return clients.register(actor, wanted)
+    return clients.register(actor, registration)
 
 
 def _is_added(name: str) -> bool:
-    """Return whether values are added to those of a preset, and do not replace them."""
+    """Return whether values of this field are added to the preset's instead of replacing them."""
     return FIELDS[name].json_type is list and FIELDS[name].preset is not None
 
 
 def same_place(client: Client) -> list[Client]:
-    """Other clients for the same installation: somebody may have registered it twice."""
+    """Return the other clients of the same installation, which may have been registered twice."""
     preset = client.client_metadata["preset"]
-    wanted = preset["name"], preset.get("url")
+    place = preset["name"], preset.get("url")
     return [
         other
         for other in stored_clients.every()
         if other.client_id != client.client_id
-        and (found := other.client_metadata.get("preset"))
-        and (found["name"], found.get("url")) == wanted
+        and (preset_of_other := other.client_metadata.get("preset"))
+        and (preset_of_other["name"], preset_of_other.get("url")) == place
     ]
 
 
 def installation_of(client: Client) -> Installation:
-    """The installation that a client was registered for. Raises `PresetError`."""
-    kept = client.client_metadata.get("preset")
-    if kept is None:
+    """Return the installation that a client was registered for. Raises `PresetError`."""
+    stored = client.client_metadata.get("preset")
+    if stored is None:
         raise PresetError([
             Message(
                 "%(id)s was not registered from a preset",
@@ -81,10 +81,10 @@ def installation_of(client: Client) -> Installation:
                 "client presets",
             )
         ])  # fmt: skip
-    preset = loader.find(kept["name"])
-    now = _credential(client.token_endpoint_auth_method)
-    configured = _credential(preset.registration.auth_method)
-    if now != configured:
+    preset = loader.find(stored["name"])
+    method = _credential(client.token_endpoint_auth_method)
+    preset_method = _credential(preset.registration.auth_method)
+    if method != preset_method:
         raise PresetError([
             Message(
                 "%(id)s no longer fits the preset %(preset)s: it now authenticates with %(now)s, "
@@ -92,15 +92,15 @@ def installation_of(client: Client) -> Installation:
                 "hand, see %(page)s for one with a key",
                 id=client.client_id,
                 preset=preset.name,
-                now=now,
-                configured=configured,
+                now=method,
+                configured=preset_method,
                 page="docs/how-to/high-assurance-clients.md",
             )
         ])  # fmt: skip
-    known = {
-        name: value for name, value in kept.get("options", {}).items() if name in preset.options
+    options = {
+        name: value for name, value in stored.get("options", {}).items() if name in preset.options
     }
-    return installations.install(preset, kept.get("url"), known)
+    return installations.install(preset, stored.get("url"), options)
 
 
 def setup(
@@ -111,7 +111,7 @@ def setup(
     secret: str = SECRET_PLACEHOLDER,
     alternative: str | None = None,
 ) -> list[Block]:
-    """What the application needs. Raises `PresetError`."""
+    """Return the configuration of the application, in blocks. Raises `PresetError`."""
     credentials = Credentials(
         client.client_id, secret, client.name, client.scope, client.id_token_signed_response_alg,
         _service_name(base_url),
@@ -119,14 +119,14 @@ def setup(
     return installations.setup(installation, credentials, base_url, alternative)
 
 
-def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
-    """Why the preset's configuration cannot authenticate a client with this metadata."""
+def _method_error(preset: Preset, metadata: Mapping[str, Any]) -> str | None:
+    """Return an error if the preset's configuration cannot authenticate such a client."""
     field = FIELDS["token_endpoint_auth_method"]
-    method = wanted[field.name]
+    method = metadata[field.name]
     if preset.has_keys:
         if method != PRIVATE_KEY_JWT:
             return f"{preset.title} authenticates with a key; leave {field.flag} and --public off"
-        if not (wanted.get("jwks") or wanted.get("jwks_uri")):
+        if not (metadata.get("jwks") or metadata.get("jwks_uri")):
             options = " or ".join(FIELDS[name].usage for name in ("jwks", "jwks_uri"))
             return (
                 f"{options} is missing: the application's public keys; "
@@ -137,7 +137,7 @@ def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
         if preset.registration.public:
             return f"{preset.title} has no secret; leave {field.flag} off"
         return f"{preset.title} needs a client secret; leave --public off"
-    if wanted.get("profile") or method == PRIVATE_KEY_JWT:
+    if metadata.get("profile") or method == PRIVATE_KEY_JWT:
         return (
             f"the configuration of {preset.title} has no keys; leave --preset off, and see "
             "docs/how-to/high-assurance-clients.md"
@@ -146,8 +146,8 @@ def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
 
 
 def _credential(method: str) -> Message:
-    others = {NO_AUTH_METHOD: Message("no secret"), PRIVATE_KEY_JWT: Message("a key")}
-    return others.get(method, Message("a secret"))
+    names = {NO_AUTH_METHOD: Message("no secret"), PRIVATE_KEY_JWT: Message("a key")}
+    return names.get(method, Message("a secret"))
 
 
 def _service_name(base_url: str) -> str:
@@ -155,11 +155,15 @@ def _service_name(base_url: str) -> str:
 
 
 def _free_name(installation: Installation) -> str:
-    """The application's name, with its place if another client has it already."""
-    taken = {client.name for client in stored_clients.every()}
+    """Return the application's name, with its place or a number if the name is taken."""
+    names = {client.name for client in stored_clients.every()}
     title, place = installation.preset.title, installation.place
-    if title not in taken:
+    if title not in names:
         return title
     name = f"{title} ({place})" if place else title
     numbered = (f"{name} {number}" for number in count(2))
-    return name if name not in taken else next(one for one in numbered if one not in taken)
+    return (
+        name
+        if name not in names
+        else next(candidate for candidate in numbered if candidate not in names)
+    )

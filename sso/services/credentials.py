@@ -1,4 +1,4 @@
-"""Name, password, email address and second factors of an account: set, changed, reset."""
+"""Credentials: change, reset or confirm an account's name, password, email and factors."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -9,19 +9,20 @@ from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import MailToken, User
 from sso.process.program import COMMAND
 from sso.services import changes as differences
-from sso.services import checks, mail_links, notifications, revocation, staff
+from sso.services import checks, mail_links, notifications, revocation, roles
 from sso.services.checks import Invalid
 from sso.store import factors, sessions, users
 
-ALL_FACTORS = "All second factors"  # what the mail says was removed
+ALL_FACTORS = "All second factors"  # the name in the mail about their removal
 
 
 @audit.acting
 def rename(actor: Actor, user: User, name: str) -> None:
-    """Change the name, by the user. Raises `Invalid`. The caller has locked the user."""
+    """Change the user's own name. Raises `Invalid`. The caller has locked the user."""
     if unfit := checks.text_error(checks.NAME, name):
         raise Invalid([unfit])
     if changes := differences.between({"name": user.name}, {"name": name}):
@@ -32,23 +33,49 @@ def rename(actor: Actor, user: User, name: str) -> None:
 
 @audit.acting
 def request_sign_up(actor: Actor, email: str) -> None:
-    """Mail a link for a new account, or a notice if there is one; the caller cannot tell."""
+    """Mail a link for a new account, or a notice if there is one; the result reveals neither."""
     notifications.sign_up_asked(email)
     audit.event(Event.SIGN_UP_ASKED)
 
 
 @audit.acting
 def request_password_reset(actor: Actor, email: str) -> None:
-    """Mail a link to set a new password, if there is an account; the caller cannot tell."""
+    """Mail a link to set a new password, if there is an account; the result does not reveal it."""
     notifications.reset_asked(email)
     audit.event(Event.RESET_ASKED)
 
 
 @audit.acting
+def mail_password_reset(actor: Actor, user: User) -> bool:
+    """Mail a link to set a new password, as an operator; return False if too many were sent.
+
+    Raises `NotAllowed`.
+    """
+    roles.require_may_help(actor, user)
+    is_sent = notifications.reset_asked(user.email)
+    audit.event(Event.RESET_ASKED, user=user.id)
+    return is_sent
+
+
+@audit.acting
+def invite_again(actor: Actor, user: User) -> bool:
+    """Mail the link to set the first password once more; return False if too many were sent.
+
+    Raises `Invalid` and `NotAllowed`.
+    """
+    roles.require_may_help(actor, user)
+    if user.password_hash is not None or user.disabled_at is not None:
+        raise Invalid([Message("%(email)s is disabled, or has a password", email=user.email)])
+    is_sent = notifications.invited(user)
+    audit.event(Event.USER_INVITED, user=user.id)
+    return is_sent
+
+
+@audit.acting
 def set_password(actor: Actor, user: User, password: str) -> None:
-    """A new password by an operator. Raises `Invalid` if it is weak."""
-    staff.require_admin(actor)
-    staff.require_may_change(actor, [user.groups])
+    """Set a user's password, as an operator. Raises `Invalid` if it is weak, and `NotAllowed`."""
+    roles.require_admin(actor)
+    roles.require_may_change(actor, [user.groups])
     if weakness := passwords.weakness(password, (user.name, user.email)):
         raise Invalid([weakness])
     fresh = passwords.hash_password(password)
@@ -57,15 +84,15 @@ def set_password(actor: Actor, user: User, password: str) -> None:
 
 @audit.acting
 def change_password(actor: Actor, user: User, password_hash: str, keep: UUID) -> None:
-    """A new password by the user, who has shown the old one in the session `keep`."""
+    """Replace the user's own password, after the old one was verified in the session `keep`."""
     _replace_password(user, password_hash, Event.PASSWORD_CHANGED, "password_changed", keep)
 
 
 @audit.acting
 def reset_password(actor: Actor, user: User, password_hash: str, purpose: str) -> None:
-    """A new password by a mailed link for this purpose, which also proves the address.
+    """Set the password after a mailed link, which also proves the email address.
 
-    The caller has used the link up, and so locked the user (`mail_links.redeem`).
+    The caller has redeemed the link, which locks the user (`mail_links.redeem`).
     """
     is_reset = purpose == mail_links.RESET
     user.email_verified = True
@@ -83,7 +110,7 @@ def _replace_password(
     *,
     is_news: bool = True,
 ) -> None:
-    """End all that the old password opened but for the session `keep`, notify, and record it."""
+    """Set the password hash, end all other sessions and grants, notify, and record it."""
     user.password_hash = password_hash
     revocation.everything_of_user(user.id, reason, keep)
     if is_news:
@@ -100,7 +127,7 @@ def request_email_change(actor: Actor, user: User, email: str) -> None:
 
 @audit.acting
 def change_email(actor: Actor, user: User, email: str) -> None:
-    """Take a proven address; the old one is notified. Raises `IntegrityError` if it is taken."""
+    """Set a proven email address and notify the old one. Raises `IntegrityError` if it is taken."""
     before, user.email = user.email, email
     db.session.flush()
     user.email_changed_at = clock.now()
@@ -111,11 +138,11 @@ def change_email(actor: Actor, user: User, email: str) -> None:
 
 @audit.acting
 def request_verification(actor: Actor, user: User) -> bool:
-    """Mail the link that verifies the address once more; whether it is sent.
+    """Mail the link that verifies the address again; return False if too many were sent.
 
     Raises `NotAllowed`.
     """
-    staff.require_may_help(actor, user)
+    roles.require_may_help(actor, user)
     is_sent = notifications.verify(user)
     audit.event(Event.VERIFICATION_ASKED, user=user.id)
     return is_sent
@@ -123,7 +150,7 @@ def request_verification(actor: Actor, user: User) -> bool:
 
 @audit.acting
 def verify_email(actor: Actor, user: User) -> None:
-    """Note that mail to the address reaches the user."""
+    """Mark the user's email address as verified."""
     user.email_verified = True
     db.session.flush()
     audit.event(Event.EMAIL_VERIFIED, user=user.id)
@@ -131,12 +158,12 @@ def verify_email(actor: Actor, user: User) -> None:
 
 @audit.acting
 def reset_factors(actor: Actor, user: User) -> int:
-    """Remove all second factors, and end all sessions. Returns how many factors there were.
+    """Remove all second factors and end all sessions; return the number of factors.
 
     Raises `NotAllowed`.
     """
     users.lock(user.id)  # nobody signs in with a factor, or adds another, meanwhile
-    staff.require_may_help(actor, user)
+    roles.require_may_help(actor, user)
     removed = factors.of_user(user.id).count
     revocation.sessions_of_user(user.id, "factors_reset")
     factors.remove_all(user.id)
@@ -149,11 +176,11 @@ def reset_factors(actor: Actor, user: User) -> int:
 
 @audit.acting
 def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[MailToken, str]:
-    """A link that replaces the mailed code before the first second factor; nobody is mailed.
+    """Create a link that replaces the mailed code before the first factor; nobody is mailed.
 
-    Raises `OperatorError` for a user who is disabled or has a factor.
+    Raises `NotAllowed`, and `OperatorError` for a user who is disabled or has a factor.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     if user.disabled_at is not None:
         raise OperatorError(f"{user.email} is disabled; see: {COMMAND} user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile

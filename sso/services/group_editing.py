@@ -1,4 +1,4 @@
-"""Groups: created, renamed, deleted, and given other members."""
+"""Groups: create, rename and delete them, and change their members."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import Group
-from sso.services import api_tokens, checks, clients, revocation, staff
+from sso.services import api_tokens, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
@@ -29,9 +29,9 @@ MOST_GROUPS = 1000  # of one member: directories have more of them than a list h
 def create(
     actor: Actor, name: str, *, external_id: str | None = None, members: Collection[UUID] = ()
 ) -> Group:
-    """A new group. Raises `Invalid` and `NotAllowed`."""
-    staff.require_admin(actor)
-    staff.require_may_change(actor, [[name]])
+    """Create a group. Raises `Invalid` and `NotAllowed`."""
+    roles.require_admin(actor)
+    roles.require_may_change(actor, [[name]])
     memberships.lock_users(members)  # see `named_groups.lock`
     group = Group(name=name, external_id=external_id)
     _check_name(group, name)
@@ -52,18 +52,20 @@ def change(
     added: Collection[UUID] = (),
     removed: Collection[UUID] = (),
     whole: Collection[UUID] | None = None,
-    seen: Mapping[str, Any] | None = None,
+    expected: Mapping[str, Any] | None = None,
 ) -> tuple[Group, Outcome]:
-    """Change what is given; `whole` replaces all members. What it takes away ends at once.
+    """Change a group; `whole` replaces all members. Access that is lost ends at once.
 
-    Another name counts for the members and for the clients that require the group. `provisioned`
-    may have an `external_id`. `seen`: name, external_id or version as the operator saw them. Raises
-    `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
+    A new name also applies to the members and to the clients that require the group. `provisioned`
+    may have an `external_id`. `expected`: name, external_id or version, as shown to the operator.
+    Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
-    staff.require_admin(actor)
-    people = {*added, *removed, *(whole or ())}
-    group = _locked(group_id, seen, people, with_members=name is not None or whole is not None)
-    staff.require_may_change(actor, [[group.name, name or ""]])
+    roles.require_admin(actor)
+    user_ids = {*added, *removed, *(whole or ())}
+    group = _locked(
+        group_id, expected, user_ids, with_members=name is not None or whole is not None
+    )
+    roles.require_may_change(actor, [[group.name, name or ""]])
     before = _described(group)
     if name is not None and name != group.name:
         _rename(actor, group, name)
@@ -77,9 +79,9 @@ def change(
     changes = differences.between(before, _described(group))
     if changes:
         group.version += 1
-        what = " ".join(changes)
+        names = " ".join(changes)
         audit.event(
-            Event.GROUP_CHANGED, by=actor.by, group=group.id, name=group.name, what=what,
+            Event.GROUP_CHANGED, by=actor.by, group=group.id, name=group.name, what=names,
             changes=changes,
         )  # fmt: skip
     if changes or db.session.is_modified(group):
@@ -89,30 +91,32 @@ def change(
 
 
 @audit.acting
-def delete(actor: Actor, group_id: UUID, *, seen: Mapping[str, Any] | None = None) -> None:
-    """Delete a group. Its members lose it; a client that requires it lets nobody in.
+def delete(actor: Actor, group_id: UUID, *, expected: Mapping[str, Any] | None = None) -> None:
+    """Delete a group. Its members lose it; a client that requires it admits nobody.
 
-    `seen`: see `change`. Raises `LookupError`, `NotAllowed` and `Changed`.
+    `expected`: see `change`. Raises `LookupError`, `NotAllowed` and `Changed`.
     """
-    staff.require_admin(actor)
-    group = _locked(group_id, seen, with_members=True)
-    staff.require_may_change(actor, [[group.name]])
-    _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
+    roles.require_admin(actor)
+    group = _locked(group_id, expected, with_members=True)
+    roles.require_may_change(actor, [[group.name]])
+    _edit_members(
+        actor, group, removed={member.id for member in memberships.all_members(group.name)}
+    )
     named_groups.remove(group)
     audit.event(Event.GROUP_DELETED, by=actor.by, group=group.id, name=group.name)
 
 
 def _locked(
     group_id: UUID,
-    seen: Mapping[str, Any] | None,
-    people: Collection[UUID] = (),
+    expected: Mapping[str, Any] | None,
+    user_ids: Collection[UUID] = (),
     *,
     with_members: bool = False,
 ) -> Group:
-    group = named_groups.lock(group_id, people, with_members=with_members)
+    group = named_groups.lock(group_id, user_ids, with_members=with_members)
     if group is None:
         raise LookupError(group_id)
-    differences.require_unchanged(seen, {**_described(group), "version": group.version})
+    differences.require_unchanged(expected, {**_described(group), "version": group.version})
     return group
 
 
@@ -145,12 +149,12 @@ def _flush(group: Group) -> None:
 
 
 def _rename(actor: Actor, group: Group, name: str) -> None:
-    """First the members: nobody may lose what the clients' change would take away."""
+    """Rename a group, first for its members: otherwise the clients' change would end access."""
     _check_name(group, name)
     old = group.name
     requiring = named_groups.lock_requiring(old)
-    people = memberships.lock_members(memberships.all_members(old))
-    _replace(actor, people, ListEdit(added=(name,), removed=(old,)))
+    members = memberships.lock_members(memberships.all_members(old))
+    _replace(actor, members, ListEdit(added=(name,), removed=(old,)))
     group.name = name
     _flush(group)
     for client_id in requiring:
@@ -161,17 +165,19 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
 def _edit_members(
     actor: Actor, group: Group, added: Collection[UUID] = (), removed: Collection[UUID] = ()
 ) -> bool:
-    """Whether it changed anybody's groups. Raises `Invalid` for unknown users."""
+    """Add and remove members; return whether anything changed. Raises `Invalid`."""
     added, removed = set(added), set(removed)
     if len(added) > MOST_MEMBERS:
         raise Invalid([Message("more than %(most)d members are added at once", most=MOST_MEMBERS)])
-    people = memberships.lock_users(added | removed)
-    known = {one.id for one in people}
-    if unknown := [user_id for user_id in added if user_id not in known]:
-        raise Invalid([Message("there is no user %(name)s", name=str(unknown[0]))])
-    joining = [one for one in people if one.id in added and group.name not in one.groups]
-    leaving = [one for one in people if one.id in removed and group.name in one.groups]
-    if full := [one.id for one in joining if len(one.groups) >= MOST_GROUPS]:
+    members = memberships.lock_users(added | removed)
+    user_ids = {member.id for member in members}
+    if unknown_ids := [user_id for user_id in added if user_id not in user_ids]:
+        raise Invalid([Message("there is no user %(name)s", name=str(unknown_ids[0]))])
+    joining = [
+        member for member in members if member.id in added and group.name not in member.groups
+    ]
+    leaving = [member for member in members if member.id in removed and group.name in member.groups]
+    if full := [member.id for member in joining if len(member.groups) >= MOST_GROUPS]:
         raise Invalid(
             [
                 Message(
@@ -184,30 +190,34 @@ def _edit_members(
     _replace(actor, joining, ListEdit(added=(group.name,)))
     _replace(actor, leaving, ListEdit(removed=(group.name,)))
     if leaving:
-        ids = [one.id for one in leaving]
-        requiring = [one for one in stored_clients.every() if group.name in one.groups]
+        ids = [member.id for member in leaving]
+        requiring = [client for client in stored_clients.every() if group.name in client.groups]
         if requiring:
             revocation.end_lost_access(memberships.users(ids), requiring)
     return bool(joining or leaving)
 
 
 def _is_admin(member: Member) -> bool:
-    return staff.role_of(member.groups) == staff.ADMIN
+    return roles.role_of(member.groups) == roles.ADMIN
 
 
-def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
-    """Give people the edited list of groups in one statement. Raises `NotAllowed`."""
-    edited = [(one, edit.applied_to(one.groups)) for one in people]
-    staff.require_may_change(
-        actor, (groups for one, after in edited for groups in (one.groups, after))
+def _replace(actor: Actor, members: Iterable[Member], edit: ListEdit) -> None:
+    """Edit the groups of members in one statement. Raises `NotAllowed`."""
+    edited = [(member, edit.applied_to(member.groups)) for member in members]
+    roles.require_may_change(
+        actor, (groups for member, after in edited for groups in (member.groups, after))
     )
-    going = [one for one, names in edited if staff.role_of(names) != staff.ADMIN]
-    demoted = [one.id for one in going if _is_admin(one)]
-    staff.keep_administrators(actor, memberships.users(demoted))
+    not_admins = [member for member, after in edited if roles.role_of(after) != roles.ADMIN]
+    demoted = [member.id for member in not_admins if _is_admin(member)]
+    roles.keep_administrators(actor, memberships.users(demoted))
     api_tokens.end_of(actor, demoted, "owner_lost_role")
-    memberships.replace_groups({one.id: names for one, names in edited})
-    for one, names in edited:
-        change = differences.of_field("groups", one.groups, names)
+    memberships.replace_groups({member.id: after for member, after in edited})
+    for member, after in edited:
+        change = differences.of_field("groups", member.groups, after)
         audit.event(
-            Event.USER_CHANGED, by=actor.by, user=one.id, what="groups", changes={"groups": change}
+            Event.USER_CHANGED,
+            by=actor.by,
+            user=member.id,
+            what="groups",
+            changes={"groups": change},
         )

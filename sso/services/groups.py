@@ -1,4 +1,4 @@
-"""Names of groups: what an operator is told about those without members or clients."""
+"""Names of groups: warnings for operators about groups without members or clients."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,33 +11,33 @@ from sso.store import clients, groups
 
 
 def without_members(names: Iterable[str]) -> list[str]:
-    """A sentence about each of these groups that nobody is in: its client lets nobody in."""
-    wanted = list(names)
-    known = groups.with_members() if wanted else set()
+    """Warn about groups without members: their clients admit nobody."""
+    names = list(names)
+    existing = groups.with_members() if names else set()
     return [
         f"Nobody is in the group {name}"
-        + _similar(name, known, f": {COMMAND} user update WHO --add-group {quote(name)}")
-        for name in wanted
-        if name not in known
+        + _similar(name, existing, f": {COMMAND} user update WHO --add-group {quote(name)}")
+        for name in names
+        if name not in existing
     ]
 
 
 def not_known(names: Iterable[str], user: User) -> list[str]:
-    """A sentence about each of these groups that no client requires and no other user is in."""
-    wanted = list(names)
-    if not wanted:
+    """Warn about groups that no client requires and that no other user is in."""
+    names = list(names)
+    if not names:
         return []
-    known = groups.with_members(except_of=user.id)
-    known.update(name for client in clients.every() for name in client.groups)
-    known.update((context.settings().admin_group, context.settings().helpdesk_group))
+    existing = groups.with_members(except_of=user.id)
+    existing.update(name for client in clients.every() for name in client.groups)
+    existing.update((context.settings().admin_group, context.settings().helpdesk_group))
     return [
         f"No application requires the group {name}, and no other user is in it"
-        f"{_similar(name, known)}"
-        for name in wanted
-        if name not in known
+        f"{_similar(name, existing)}"
+        for name in names
+        if name not in existing
     ]
 
 
-def _similar(name: str, known: Iterable[str], otherwise: str = ".") -> str:
-    found = get_close_matches(name, sorted(set(known) - {name}), n=1)
-    return f"; did you mean {found[0]}?" if found else otherwise
+def _similar(name: str, existing: Iterable[str], otherwise: str = ".") -> str:
+    matches = get_close_matches(name, sorted(set(existing) - {name}), n=1)
+    return f"; did you mean {matches[0]}?" if matches else otherwise

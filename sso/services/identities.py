@@ -1,11 +1,11 @@
-"""Upstream identities: whose they are, how they are linked and removed, how sessions end.
+"""Upstream identities: find their users, link and remove them, and end their sessions.
 
-Issuer and subject alone say whose an identity is. An email address links it only where the operator
-trusts the provider's word; otherwise the person signs in here once.
+An identity is recognized by issuer and subject alone. An email address links it only if the
+operator trusts the provider for it; otherwise the person signs in here once.
 
-At each sign-in, profile and groups are taken over as the provider's settings say. A person of a
-directory has no password here and is disabled when the directory bars them: what it says of them is
-looked up again and again, because nobody else would tell.
+At each sign-in, profile and groups are updated as the provider's settings say. A user of a
+directory has no password here and is disabled when the directory disables them. The directory is
+asked about them regularly, because it sends no notifications.
 """
 
 import logging
@@ -26,11 +26,11 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, UpstreamSession, User
-from sso.services import accounts, api_tokens, checks, notifications, revocation, staff
+from sso.services import accounts, api_tokens, checks, notifications, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.services.staff import NotAllowed
+from sso.services.roles import NotAllowed
 from sso.store import factors, identities, users
 from sso.upstream.identity import UpstreamIdentity
 
@@ -39,15 +39,15 @@ logger = logging.getLogger("sso.services")
 
 @audit.acting
 def take_over_profile(
-    actor: Actor, provider: Provider, user: User, found: UpstreamIdentity
+    actor: Actor, provider: Provider, user: User, upstream_identity: UpstreamIdentity
 ) -> None:
-    """Take over the mapped groups, and of an account that lives by a directory name and email.
+    """Update the mapped groups, and name and email of an account that a directory manages.
 
-    Groups that stand in no mapping are left alone. The email has to be free, and one that the
-    provider is trusted for. Raises `Invalid` if somebody takes it at this moment.
+    Groups without a mapping stay. The email is updated only if it is free and the provider is
+    trusted for it. Raises `Invalid` if another account takes it at this moment.
     """
-    changes = _profile(provider, user, found)
-    added, removed = _memberships(provider, user, found)
+    changes = _profile(provider, user, upstream_identity)
+    added, removed = _memberships(provider, user, upstream_identity)
     if added or removed:
         changes["memberships"] = ListEdit(added, removed)
     if not changes:
@@ -57,17 +57,21 @@ def take_over_profile(
         accounts.update(actor, user.id, **changes)
     except NotAllowed as error:
         logger.warning("user %s stays in the group that administers: %s", user.id, error)
-        kept = tuple(one for one in removed if one != context.settings().admin_group)
-        accounts.update(actor, user.id, **{**changes, "memberships": ListEdit(added, kept)})
+        removable = tuple(group for group in removed if group != context.settings().admin_group)
+        accounts.update(actor, user.id, **{**changes, "memberships": ListEdit(added, removable)})
 
 
 def _memberships(
-    provider: Provider, user: User, found: UpstreamIdentity
+    provider: Provider, user: User, upstream_identity: UpstreamIdentity
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The groups that the user comes into, and those that they leave."""
-    if found.groups is None or not provider.groups:
+    """Return the groups to add the user to, and those to remove them from."""
+    if upstream_identity.groups is None or not provider.groups:
         return (), ()
-    members = {ours for theirs, ours in provider.groups.items() if theirs in found.groups}
+    members = {
+        group
+        for upstream_group, group in provider.groups.items()
+        if upstream_group in upstream_identity.groups
+    }
     had = set(user.groups)
     removed = (set(provider.groups.values()) - members) & had
     added = sorted(members - had)
@@ -77,16 +81,21 @@ def _memberships(
     return tuple(added[:room]), tuple(sorted(removed))
 
 
-def _profile(provider: Provider, user: User, found: UpstreamIdentity) -> dict[str, Any]:
-    """What has changed in the directory that an account lives by. SCIM's word goes before it."""
+def _profile(provider: Provider, user: User, upstream_identity: UpstreamIdentity) -> dict[str, Any]:
+    """Return the changes of a managed account's profile. Accounts provisioned by SCIM are left."""
     is_provisioned = user.user_name is not None or user.external_id is not None
     if provider.REDIRECTS or user.password_hash is not None or is_provisioned:
         return {}
     changes: dict[str, Any] = {}
-    if (name := name_of(found)) and name != user.name:
+    if (name := name_of(upstream_identity)) and name != user.name:
         changes["name"] = name
-    email = email_of(found)
-    if email and email != user.email and found.email_verified and provider.vouches_for(email):
+    email = email_of(upstream_identity)
+    if (
+        email
+        and email != user.email
+        and upstream_identity.email_verified
+        and provider.vouches_for(email)
+    ):
         if users.find_by_email(email) is None:
             changes |= {"email": email, "email_verified": True}
         else:
@@ -94,16 +103,18 @@ def _profile(provider: Provider, user: User, found: UpstreamIdentity) -> dict[st
     return changes
 
 
-def name_of(found: UpstreamIdentity) -> str:
-    """The name, if it can be one here."""
-    name = " ".join(found.name.split())
+def name_of(upstream_identity: UpstreamIdentity) -> str:
+    """Return the identity's name, or "" if it is not valid here."""
+    name = " ".join(upstream_identity.name.split())
     return "" if checks.text_error(checks.NAME, name) else name
 
 
-def email_of(found: UpstreamIdentity) -> str | None:
-    """The email address, if it can be one here."""
+def email_of(upstream_identity: UpstreamIdentity) -> str | None:
+    """Return the identity's email address, or `None` if it is not valid here."""
     try:
-        return email_addresses.normalized(found.email) if found.email else None
+        return (
+            email_addresses.normalized(upstream_identity.email) if upstream_identity.email else None
+        )
     except ValueError:
         return None
 
@@ -115,25 +126,25 @@ _DISABLED = N_("Your account here is disabled. Ask your administrator.")
 
 
 class LinkRefused(ValueError):
-    """It cannot be linked or removed; `str()` says why, to its owner. To be rolled back."""
+    """The identity cannot be linked or removed; `str()` tells the user why. Roll back then."""
 
 
 class SignIn(NamedTuple):
-    """The user, locked, and the identity that signs them in."""
+    """The identity signs in its user, who is locked."""
 
     user: User
     identity: Identity
 
 
 class ProveAccount(NamedTuple):
-    """Nothing here is known to be this person's: they sign in here once, to link the identity.
+    """The identity belongs to no account: the person has to sign in here once to link it.
 
-    Or they make an account, for an address that they prove by mail, where the provider allows it.
+    If the provider allows it, they can instead create an account with a verified email address.
     """
 
 
 class Refused(NamedTuple):
-    """`text` tells the person why."""
+    """The sign-in is refused; `text` tells the person why."""
 
     text: str
 
@@ -142,25 +153,25 @@ Resolution = SignIn | ProveAccount | Refused
 
 
 @audit.acting
-def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolution:
-    """Who this is here. Links the identity, or makes an account, where the operator allows it.
+def resolve(actor: Actor, provider: Provider, upstream_identity: UpstreamIdentity) -> Resolution:
+    """Find the user of an identity; link it or create an account if the operator allows it.
 
-    On `Refused`, nothing but the event is written.
+    On `Refused`, only the event is written.
     """
-    identity = identities.find(found.issuer, found.subject)
+    identity = identities.find(upstream_identity.issuer, upstream_identity.subject)
     user = users.lock(identity.user_id) if identity else None
     if identity is None:
-        email = email_of(found)
-        if not (email and found.email_verified and provider.vouches_for(email)):
+        email = email_of(upstream_identity)
+        if not (email and upstream_identity.email_verified and provider.vouches_for(email)):
             return ProveAccount()
-        known = users.find_by_email(email)
-        if known is None and provider.sign_up:
-            user = _new_user(actor, email, found)
-        elif known and known.disabled_at is None:
-            user = _owner(known, email, found.issuer)
+        existing = users.find_by_email(email)
+        if existing is None and provider.sign_up:
+            user = _new_user(actor, email, upstream_identity)
+        elif existing and existing.disabled_at is None:
+            user = _owner(existing, email, upstream_identity.issuer)
         if user:
-            identity = _add(user, provider, found, is_told=known is not None)
-        elif known is None or known.disabled_at is None:
+            identity = _add(user, provider, upstream_identity, is_notified=existing is not None)
+        elif existing is None or existing.disabled_at is None:
             return ProveAccount()
     if user is None or identity is None:
         audit.event(
@@ -172,26 +183,26 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
         return Refused(_DISABLED)
     identities.use(identity, provider.id, clock.now())
     try:
-        take_over_profile(actor, provider, user, found)
+        take_over_profile(actor, provider, user, upstream_identity)
     except Invalid:
         raise LinkRefused(_ELSEWHERE) from None
     return SignIn(user, identity)
 
 
-def _owner(known: User, email: str, issuer: str) -> User | None:
-    """The account with a verified address, if that proves whose it is.
+def _owner(account: User, email: str, issuer: str) -> User | None:
+    """Lock and return the account with this email, if a trusted address proves its owner.
 
-    Who has an identity of this issuer has left it with another: the address was given to somebody
-    else there.
+    An account that already has an identity of this issuer is not taken: the issuer has given the
+    address to another person.
 
-    An address that nobody has confirmed here may be a stranger's account (pre-hijacking): only one
-    that nobody could sign in to so far is taken over.
+    An account whose address was never confirmed here may be a stranger's (pre-hijacking): it is
+    taken only if nobody has been able to sign in to it.
     """
-    user = users.lock(known.id)
+    user = users.lock(account.id)
     if user is None or user.email != email or not policy.email_settled(user):
         return None
     linked = identities.of_user(user.id)
-    if any(one.issuer == issuer for one in linked):
+    if any(identity.issuer == issuer for identity in linked):
         return None
     if user.email_verified:
         return user
@@ -201,42 +212,49 @@ def _owner(known: User, email: str, issuer: str) -> User | None:
     return user
 
 
-def _new_user(actor: Actor, email: str, found: UpstreamIdentity) -> User | None:
-    name = name_of(found) or email.partition("@")[0]
+def _new_user(actor: Actor, email: str, upstream_identity: UpstreamIdentity) -> User | None:
+    name = name_of(upstream_identity) or email.partition("@")[0]
     try:
         return accounts.sign_up(actor, email=email, name=name, password_hash=None)
-    except Invalid:  # made at this moment
+    except Invalid:  # created at this moment
         return None
 
 
 @audit.acting
-def link(actor: Actor, user: User, provider: Provider, found: UpstreamIdentity) -> Identity:
-    """Let this identity sign in as a user, who has proven both. The caller has locked the user.
+def link(
+    actor: Actor, user: User, provider: Provider, upstream_identity: UpstreamIdentity
+) -> Identity:
+    """Link an identity to a user, who has proven both. The caller has locked the user.
 
     Raises `LinkRefused`.
     """
-    known = identities.find(found.issuer, found.subject)
-    if known and known.user_id == user.id:
-        return known
-    if known:
+    identity = identities.find(upstream_identity.issuer, upstream_identity.subject)
+    if identity and identity.user_id == user.id:
+        return identity
+    if identity:
         raise LinkRefused(_ELSEWHERE)
     if len(identities.of_user(user.id)) >= MOST:
         raise LinkRefused(_TOO_MANY)
-    return _add(user, provider, found, is_told=True)
+    return _add(user, provider, upstream_identity, is_notified=True)
 
 
-def _add(user: User, provider: Provider, found: UpstreamIdentity, is_told: bool) -> Identity:
+def _add(
+    user: User, provider: Provider, upstream_identity: UpstreamIdentity, is_notified: bool
+) -> Identity:
     identity = Identity(
-        user_id=user.id, provider=provider.id, issuer=found.issuer, subject=found.subject
+        user_id=user.id,
+        provider=provider.id,
+        issuer=upstream_identity.issuer,
+        subject=upstream_identity.subject,
     )
-    identity.email = (found.email or "")[: email_addresses.LONGEST] or None
+    identity.email = (upstream_identity.email or "")[: email_addresses.LONGEST] or None
     try:
         identities.add(identity)
     except IntegrityError:  # linked at this moment
         db.session.rollback()
         raise LinkRefused(_ELSEWHERE) from None
     audit.event(Event.IDENTITY_LINKED, user=user.id, provider=provider.id)
-    if is_told:
+    if is_notified:
         notifications.identity_added(user, provider.name, identity.email or "")
     return identity
 
@@ -254,39 +272,40 @@ _COMES_BACK = N_(
 
 @audit.acting
 def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None) -> None:
-    """Remove an identity of one's own, and end the sessions that it began, but for `keep`.
+    """Remove the user's own identity, and end the sessions that it began, except `keep`.
 
-    The caller has locked the user. Raises `LinkRefused` if it is the last way in, or managed.
+    The caller has locked the user. Raises `LinkRefused` if it is the last way to sign in, or
+    managed.
     """
-    chosen = _find_identity(user, identity_id)
-    if chosen is None:
+    identity = _find_identity(user, identity_id)
+    if identity is None:
         raise LinkRefused(_GONE)
-    if is_managed(user, chosen):
+    if is_managed(user, identity):
         raise LinkRefused(_MANAGED)
-    if not has_other_way_in(user, identity=chosen):
+    if not has_other_way_in(user, identity=identity):
         raise LinkRefused(_LAST)
-    _remove_identity(actor, user, chosen, keep)
+    _remove_identity(actor, user, identity, keep)
 
 
 @audit.acting
 def remove_identity(actor: Actor, user: User, identity_id: UUID, *, warned: Iterable[str]) -> None:
-    """Remove an identity of a user, and end the sessions that it began.
+    """Remove an identity of a user, as an operator, and end the sessions that it began.
 
-    Also the last way in, if the operator was `warned` (see `consequences`). Raises `LookupError`,
-    `NotAllowed` and `Changed`.
+    `warned`: the warnings that were shown (see `consequences`). The last way to sign in is removed,
+    too. Raises `LookupError`, `NotAllowed` and `Changed`.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     locked = users.lock_any(user.id)
-    chosen = _find_identity(user, identity_id)
-    if locked is None or chosen is None:
+    identity = _find_identity(user, identity_id)
+    if locked is None or identity is None:
         raise LookupError(identity_id)
-    now = {"warnings": consequences(locked, chosen)}
+    now = {"warnings": consequences(locked, identity)}
     differences.require_unchanged({"warnings": list(warned)}, now)
-    _remove_identity(actor, locked, chosen)
+    _remove_identity(actor, locked, identity)
 
 
 def consequences(user: User, identity: Identity) -> list[str]:
-    """What an operator should know before removing an identity; to be translated."""
+    """Return warnings for an operator about removing an identity; to be translated."""
     provider = context.upstreams().find(identity.provider)
     return [
         text
@@ -300,22 +319,28 @@ def consequences(user: User, identity: Identity) -> list[str]:
 
 
 def _find_identity(user: User, identity_id: UUID) -> Identity | None:
-    return next((one for one in identities.of_user(user.id) if one.id == identity_id), None)
+    return next(
+        (identity for identity in identities.of_user(user.id) if identity.id == identity_id), None
+    )
 
 
-def _remove_identity(actor: Actor, user: User, chosen: Identity, keep: UUID | None = None) -> None:
-    begun = [one for one in identities.sessions_of(chosen.id) if one != keep]
-    revocation.some_sessions(user.id, begun, "identity_removed")
-    identities.remove(user.id, chosen.id)
-    audit.event(Event.IDENTITY_UNLINKED, by=actor.by, user=user.id, provider=chosen.provider)
-    provider = context.upstreams().find(chosen.provider)
+def _remove_identity(
+    actor: Actor, user: User, identity: Identity, keep: UUID | None = None
+) -> None:
+    session_ids = [
+        session_id for session_id in identities.sessions_of(identity.id) if session_id != keep
+    ]
+    revocation.some_sessions(user.id, session_ids, "identity_removed")
+    identities.remove(user.id, identity.id)
+    audit.event(Event.IDENTITY_UNLINKED, by=actor.by, user=user.id, provider=identity.provider)
+    provider = context.upstreams().find(identity.provider)
     notifications.identity_removed(
-        user, provider.name if provider else chosen.provider, chosen.email or ""
+        user, provider.name if provider else identity.provider, identity.email or ""
     )
 
 
 def is_managed(user: User, identity: Identity) -> bool:
-    """Whether an account lives by a directory: without it, nobody would notice who has left."""
+    """Return whether a directory manages the account and disables it when the person leaves."""
     provider = context.upstreams().find(identity.provider)
     return user.password_hash is None and provider is not None and not provider.REDIRECTS
 
@@ -323,63 +348,70 @@ def is_managed(user: User, identity: Identity) -> bool:
 def has_other_way_in(
     user: User, *, identity: Identity | None = None, passkey: UUID | None = None
 ) -> bool:
-    """Whether a user can still sign in without this identity, or without this passkey.
+    """Return whether a user can sign in without this identity, or without this passkey.
 
-    An identity whose provider is no longer configured is no way in.
+    Identities whose provider is no longer configured do not count.
     """
-    providers = {one.id for one in context.upstreams()}
-    others = (
-        one.provider in providers
-        for one in identities.of_user(user.id)
-        if identity is None or one.id != identity.id
+    providers = {provider.id for provider in context.upstreams()}
+    other_identities = (
+        other
+        for other in identities.of_user(user.id)
+        if identity is None or other.id != identity.id
     )
-    if user.password_hash is not None or any(others):
+    if user.password_hash is not None or any(
+        other.provider in providers for other in other_identities
+    ):
         return True
-    return any(one.id != passkey for one in factors.passkeys_of_user(user.id))
+    return any(other.id != passkey for other in factors.passkeys_of_user(user.id))
 
 
 _PURPOSE = "tokens of upstream providers"
 _LONGEST = 16 * 1024
 
 
-def note_session(identity: Identity, found: UpstreamIdentity) -> UpstreamSession:
-    """Note a sign-in through an identity; `authentication.begin` gives it a session."""
-    session = UpstreamSession(identity_id=identity.id, sid=found.sid, amr=found.amr)
-    session.has_two_factors, session.auth_time = found.has_two_factors, found.auth_time
-    session.sealed_id_token = encrypted_token(found.id_token)
-    session.sealed_refresh_token = encrypted_token(found.refresh_token)
-    session.sealed_access_token = encrypted_token(found.access_token)
+def note_session(identity: Identity, upstream_identity: UpstreamIdentity) -> UpstreamSession:
+    """Store a sign-in through an identity; `authentication.begin` gives it a session."""
+    session = UpstreamSession(
+        identity_id=identity.id, sid=upstream_identity.sid, amr=upstream_identity.amr
+    )
+    session.has_two_factors, session.auth_time = (
+        upstream_identity.has_two_factors,
+        upstream_identity.auth_time,
+    )
+    session.sealed_id_token = encrypted_token(upstream_identity.id_token)
+    session.sealed_refresh_token = encrypted_token(upstream_identity.refresh_token)
+    session.sealed_access_token = encrypted_token(upstream_identity.access_token)
     identities.add_session(session)
     return session
 
 
 def encrypted_token(token: str | None) -> str | None:
-    """A provider's token, encrypted; `None` if it is too long to keep."""
+    """Encrypt a provider's token; return `None` if it is too long to store."""
     if not token or len(token) > _LONGEST:
         return None
     return secrets.encrypt(context.settings().secret_keys, _PURPOSE, token.encode())
 
 
-def decrypted_token(sealed: str | None) -> str | None:
-    """A provider's token, unless the secret key that encrypted it is gone."""
+def decrypted_token(encrypted: str | None) -> str | None:
+    """Decrypt a provider's token; return `None` if its secret key is gone."""
     keys = context.settings().secret_keys
     try:
-        return secrets.decrypt(keys, _PURPOSE, sealed).decode() if sealed else None
+        return secrets.decrypt(keys, _PURPOSE, encrypted).decode() if encrypted else None
     except secrets.InvalidToken:
         return None
 
 
 @audit.acting
 def end_sessions(actor: Actor, issuer: str, subject: str | None, sid: str | None) -> int:
-    """End the sessions that a provider says are over; returns how many.
+    """End the sessions that a provider has ended; return their number.
 
-    `sid`: only those of this session of the provider's, and those of which it gave no `sid`.
+    `sid`: only the sessions with this `sid` at the provider, and those without one.
     """
     ended = 0
     for identity in identities.meant_by(issuer, subject, sid):
         users.lock_any(identity.user_id)  # before its sessions, as everywhere
-        begun = identities.sessions_of(identity.id, sid, unnamed=subject is not None)
-        ended += revocation.some_sessions(identity.user_id, begun, "upstream_logout")
+        session_ids = identities.sessions_of(identity.id, sid, unnamed=subject is not None)
+        ended += revocation.some_sessions(identity.user_id, session_ids, "upstream_logout")
         identities.forget_waiting(identity.id, sid)
     return ended
 
@@ -390,39 +422,40 @@ def confirm_session(
     provider: Provider,
     session: UpstreamSession,
     identity: Identity,
-    found: UpstreamIdentity | None,
+    upstream_identity: UpstreamIdentity | None,
 ) -> None:
-    """Take over what a provider answers to a recheck; on `None`, the session ends."""
+    """Update token and profile after a recheck; end the session if the answer is `None`."""
     user = users.lock_any(identity.user_id)
-    if found is None:
-        begun = [session.session_id] if session.session_id else []
-        revocation.some_sessions(identity.user_id, begun, "upstream_recheck")
+    if upstream_identity is None:
+        session_ids = [session.session_id] if session.session_id else []
+        revocation.some_sessions(identity.user_id, session_ids, "upstream_recheck")
         return
-    if found.refresh_token:
-        identities.replace_refresh_token(session.id, encrypted_token(found.refresh_token))
+    if upstream_identity.refresh_token:
+        token = encrypted_token(upstream_identity.refresh_token)
+        identities.replace_refresh_token(session.id, token)
     if user and user.disabled_at is None:
-        take_over_profile(actor, provider, user, found)
+        take_over_profile(actor, provider, user, upstream_identity)
 
 
 def directory_of(user: User) -> Provider | None:
-    """The directory whose password a user signs in with, for want of one here."""
+    """Return the directory that checks the user's password, if the user has none here."""
     if user.password_hash is not None:
         return None
-    managed = (one for one in identities.of_user(user.id) if is_managed(user, one))
-    return next((context.upstreams().find(one.provider) for one in managed), None)
+    managed = (identity for identity in identities.of_user(user.id) if is_managed(user, identity))
+    return next((context.upstreams().find(identity.provider) for identity in managed), None)
 
 
 @audit.acting
-def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) -> None:
-    """Disable the user of an identity that the directory bars; everything ends.
+def disable_user(actor: Actor, provider: Provider, identity: Identity, reason: str) -> None:
+    """Disable the user of an identity that the directory has disabled; end all access.
 
-    The last administrator is not disabled, as nowhere else: only what is open ends.
+    The last administrator is not disabled: only sessions and grants end.
     """
     user = users.lock(identity.user_id)
     if user is None:
         return
     try:
-        staff.keep_administrators(replace(actor, by=provider.id), [user])
+        roles.keep_administrators(replace(actor, by=provider.id), [user])
     except NotAllowed as error:
         logger.warning("directory %s: user %s is not disabled: %s", provider.id, user.id, error)
         revocation.everything_of_user(user.id, "barred")
@@ -435,9 +468,9 @@ def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) 
 
 
 @audit.acting
-def readmit(actor: Actor, provider: Provider, found: UpstreamIdentity) -> None:
-    """Enable a user whom only the directory had shut out, and who has signed in there again."""
-    identity = identities.find(found.issuer, found.subject)
+def enable_user(actor: Actor, provider: Provider, upstream_identity: UpstreamIdentity) -> None:
+    """Enable a user again whom `disable_user` disabled, after a sign-in at the directory."""
+    identity = identities.find(upstream_identity.issuer, upstream_identity.subject)
     if identity is None or identity.barred_at is None:
         return
     user = users.lock_any(identity.user_id)
@@ -450,8 +483,8 @@ def readmit(actor: Actor, provider: Provider, found: UpstreamIdentity) -> None:
 
 @audit.acting
 def confirm_directory_account(
-    actor: Actor, provider: Provider, identity: Identity, found: UpstreamIdentity
+    actor: Actor, provider: Provider, identity: Identity, upstream_identity: UpstreamIdentity
 ) -> None:
-    """Take over what the directory says of somebody who may still sign in."""
+    """Update the profile of a user who may still sign in at the directory."""
     if user := users.lock(identity.user_id):
-        take_over_profile(actor, provider, user, found)
+        take_over_profile(actor, provider, user, upstream_identity)

@@ -17,7 +17,7 @@ from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
 from sso.imports.person import Person
 from sso.models import User
-from sso.services import checks, staff
+from sso.services import checks, roles
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
 
@@ -156,7 +156,7 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
 
     Raises `IntegrityError` if somebody else adds one of them at this moment, and `NotAllowed`.
     """
-    staff.require_admin(actor)
+    roles.require_admin(actor)
     fit = [one for one in people if one.refused is None]
     known = users.existing([one.email for one in fit], [one.user_id for one in fit if one.user_id])
     rules.methods.add(users.foreign_hash_methods())

@@ -33,7 +33,7 @@ def make(
 ) -> tuple[MailToken, str]:
     """Create a link with a new secret, and store its digest.
 
-    `lives`: for how long it works, if not for the usual time.
+    `lives`: its lifetime; by default, that of the purpose.
     """
     token, secret = make_secret(purpose, email, user, lives or lifetime(purpose))
     # The base URL, because a client may send any Host header.
@@ -61,7 +61,7 @@ def make_secret(
 
 
 def lifetime(purpose: str) -> timedelta:
-    """Return for how long a link works after its mail is written."""
+    """Return the lifetime of a link, counted from writing its mail."""
     if purpose == INVITE:
         return timedelta(seconds=context.settings().invitation_lifetime)
     return LIFETIME

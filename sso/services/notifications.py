@@ -1,10 +1,10 @@
-"""Queues mails: one function for each cause, in the transaction of the cause.
+"""Notifications: queue mails, with one function for each cause, in the transaction of the cause.
 
 A worker writes and sends them (`jobs.mail`). An address that a stranger typed is not looked up
 here, so that neither the text nor the time of a response depends on it.
 
-Functions for operators return whether the mail was queued: there may have been too many within the
-hour.
+Functions for operators return False if the mail was not queued, for instance because there were
+too many within the hour.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ from sso.services import mail_links
 from sso.store import outbox
 
 APP_NAME = N_("Authenticator app")
-# Domains without mail: RFC 6761 §6.4, and that of the user of `flask doctor`. Other reserved names,
-# such as .test and .local, may exist in the operator's own network.
+# Domains without mail: RFC 6761 §6.4, and the domain of the user of `flask doctor`. Other reserved
+# names, such as .test and .local, may exist in the operator's own network.
 _NOWHERE = ("invalid", DOCTOR_DOMAIN)
 
 
@@ -107,9 +107,9 @@ def recovery_codes_made(user: User) -> None:
     _enqueue("recovery_codes_made", user.email, user)
 
 
-def recovery_code_used(user: User, left: int) -> None:
+def recovery_code_used(user: User, remaining: int) -> None:
     """Report that a recovery code was used, and how many are left."""
-    _enqueue("recovery_code_used", user.email, user, left=left)
+    _enqueue("recovery_code_used", user.email, user, left=remaining)
 
 
 def second_step_missing(
@@ -118,7 +118,7 @@ def second_step_missing(
     """Report a correct password without the second step, unless that follows in time.
 
     The mail is sent `after` that time; until then `outbox.withdraw_mail` removes it. `earlier`: the
-    previous mail that this browser caused. No other is queued while it waits. Return the id of the
+    previous mail that this browser caused; no other is queued while it waits. Returns the id of the
     waiting mail.
     """
     if earlier and outbox.is_mail_waiting(earlier, user.id):
@@ -135,8 +135,8 @@ def second_step_missing(
 def enrolment_code_asked(user: User, session_id: UUID, bond: str) -> bool:
     """Send the code that allows a session to add the first factor.
 
-    Return False if there were too many. `bond`: that of the code; the mail is dropped if it has
-    changed by then.
+    Returns False if there were too many. `bond`: the bond of the code; the mail is dropped if it
+    has changed before the mail is sent.
     """
     details: dict[str, Any] = {"session": str(session_id), "bond": bond}
     return _enqueue("enrolment_code", user.email, user, **details) is not None

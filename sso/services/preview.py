@@ -1,4 +1,7 @@
-"""What a client would receive for a user now, and why the rest is missing. Nothing is written."""
+"""Preview: the claims that a client would receive for a user, and why others are missing.
+
+Nothing is written.
+"""
 
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -30,7 +33,7 @@ _MOST_STEPS = 5
 
 
 class Stop(StrEnum):
-    """Why a sign-in would fail."""
+    """The reason why a sign-in would fail."""
 
     CLIENT_DISABLED = "client_disabled"
     USER_DISABLED = "user_disabled"
@@ -49,7 +52,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the client would receive."""
+    """The tokens and claims that the client would receive."""
 
     access_token: Token
     id_token: Token | None
@@ -58,11 +61,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Preview:
-    """With `stops` the client receives nothing.
+    """The result of a sign-in. With `stops` the client receives nothing.
 
-    `amr`: how the user would sign in, after setting up a second factor if `enrols`. `consent`: the
-    scopes that the user would be asked to allow; what follows is as if all of them were. `scope` is
-    what would be granted, `dropped` what was requested in vain.
+    `amr`: the methods of the sign-in, after setting up a second factor if `enrols`. `consent`: the
+    scopes that the user would be asked to allow; the rest assumes that all are allowed. `scope`:
+    the granted scopes. `dropped`: the requested scopes that are not granted.
     """
 
     client: RegisteredClient
@@ -79,21 +82,21 @@ class Preview:
 
 @dataclass(frozen=True)
 class _Approval:
-    """How a request would be answered with a code."""
+    """An approved authorization request, and the steps that led to it."""
 
     request: AuthorizationRequest
     session: Session
     consent: Consent | None
     proof: Proof
     enrols: bool
-    asked: frozenset[str]
+    asked_scopes: frozenset[str]
     withheld: frozenset[str]
 
 
 def make(
     client_id: str, user: User, scope: str | None = None, claims: str | None = None
 ) -> Preview:
-    """What the client would receive if it sent these parameters, and the user signed in.
+    """Return the result of a sign-in of the user after a request with these parameters.
 
     Raises `LookupError` if there is no such client.
     """
@@ -101,29 +104,29 @@ def make(
     client = clients.registered(connection, client_id)
     if client is None:
         raise LookupError(client_id)
-    shown = _sign_in(user)
-    found = _approve(client, user, shown or mfa_policy.PASSWORD, scope, claims)
+    proof = _sign_in(user)
+    outcome = _approve(client, user, proof or mfa_policy.PASSWORD, scope, claims)
     obstacles = {
         Stop.CLIENT_DISABLED: clients.why_not_enabled(connection, client_id) is not None,
         Stop.USER_DISABLED: user.disabled_at is not None,
-        Stop.CANNOT_SIGN_IN: shown is None,
+        Stop.CANNOT_SIGN_IN: proof is None,
     }
     stops = tuple(stop for stop, is_there in obstacles.items() if is_there)
-    if isinstance(found, Stop):
-        return Preview(client, user, (*stops, found))
+    if isinstance(outcome, Stop):
+        return Preview(client, user, (*stops, outcome))
     if stops:
         return Preview(client, user, stops)
-    grant = _grant(client, user, found)
+    grant = _grant(client, user, outcome)
     tokens = _issue(client, grant)
     return Preview(
         client,
         user,
         (),
         tuple(grant.amr.split()),
-        found.enrols,
-        tuple(name for name in scopes.SCOPES if name in found.asked),
+        outcome.enrols,
+        tuple(name for name in scopes.SCOPES if name in outcome.asked_scopes),
         grant.scope,
-        scopes.dropped(scope, found.request.scope),
+        scopes.dropped(scope, outcome.request.scope),
         tokens,
         tuple(
             token_claims.explain_missing(
@@ -133,7 +136,7 @@ def make(
                 },
                 registered=scopes.split(client.scope),
                 granted=scopes.split(grant.scope),
-                withheld=found.withheld,
+                withheld=outcome.withheld,
                 is_standard=client.is_fapi2,
             )
         ),
@@ -141,12 +144,12 @@ def make(
 
 
 def _sign_in(user: User) -> Proof | None:
-    """What the user would prove, with the factors there are; `None` if it is not enough."""
-    known = factors.of_user(user.id)
-    passkey = known.passkeys[0] if known.passkeys else None
+    """Return the proof that the user's factors give, or `None` if they cannot sign in."""
+    user_factors = factors.of_user(user.id)
+    passkey = user_factors.passkeys[0] if user_factors.passkeys else None
     if user.password_hash is None:
         return mfa_policy.of_passkey_alone(passkey.is_synced) if passkey else None
-    if known.totp:
+    if user_factors.totp:
         return mfa_policy.with_second(mfa_policy.PASSWORD.amr, mfa_policy.OTP)
     if passkey:
         return mfa_policy.with_second(
@@ -156,14 +159,14 @@ def _sign_in(user: User) -> Proof | None:
 
 
 def _approve(
-    client: RegisteredClient, user: User, shown: Proof, scope: str | None, claims: str | None
+    client: RegisteredClient, user: User, proof: Proof, scope: str | None, claims: str | None
 ) -> _Approval | Stop:
-    """Take every step that the authorization endpoint would demand."""
+    """Go through the steps of the authorization endpoint."""
     now = clock.now()
     values = {"client_id": client.client_id, "redirect_uri": client.redirect_uris[0], "state": ""}
     values |= {n: v for n, v in (("scope", scope), ("claims", claims)) if v is not None}
     try:
-        asked = flow_request.parse(
+        request = flow_request.parse(
             values,
             registered_scope=client.scope,
             require_pkce=False,
@@ -172,32 +175,32 @@ def _approve(
         )
     except flow_request.InvalidRequest:
         return Stop.INVALID_SCOPE
-    policy = client.policy_at(asked.redirect_uri)
-    session = Session(str(user.id), now - _SIGNED_IN, shown.acr, frozenset(user.groups))
+    policy = client.policy_at(request.redirect_uri)
+    session = Session(str(user.id), now - _SIGNED_IN, proof.acr, frozenset(user.groups))
     consent = Consent.of(grants.find_consent(user.id, client.client_id))
-    enrols, asked_for = False, frozenset[str]()
+    enrols, asked_scopes = False, frozenset[str]()
     for _ in range(_MOST_STEPS):
-        step = decision.decide(asked, session, consent, policy, now)
+        step = decision.decide(request, session, consent, policy, now)
         if isinstance(step, decision.Answer):
-            request = asked.without(step.withheld)
-            return _Approval(request, session, consent, shown, enrols, asked_for, step.withheld)
+            answered = request.without(step.withheld)
+            return _Approval(answered, session, consent, proof, enrols, asked_scopes, step.withheld)
         if isinstance(step, SecondFactor):
-            enrols, shown = True, mfa_policy.with_second(shown.amr, mfa_policy.OTP)
-            session = replace(session, acr=shown.acr, has_factor=True)
+            enrols, proof = True, mfa_policy.with_second(proof.amr, mfa_policy.OTP)
+            session = replace(session, acr=proof.acr, has_factor=True)
         elif isinstance(step, AskConsent):
             # What was declined before is unticked on the page.
             declined = (consent.declined if consent else frozenset()) - scopes.NEEDED
             before = consent.scope if consent else frozenset()
-            asked_for, given_at = step.scopes, now - _ALLOWED
+            asked_scopes, given_at = step.scopes, now - _ALLOWED
             consent = Consent(before | (step.scopes - declined), given_at, declined)
-            asked = replace(asked, resumed=True, consented_at=given_at)
+            request = replace(request, resumed=True, consented_at=given_at)
         else:
             return Stop.NOT_A_MEMBER if isinstance(step, Forbid) else Stop.ALL_WITHHELD
     raise RuntimeError("the authorization endpoint would never answer")
 
 
 def _grant(client: RegisteredClient, user: User, approval: _Approval) -> LiveGrant:
-    """What the approval would leave in the database, reduced to what it may give."""
+    """Return the grant of an approval, narrowed to the scopes and claims that it may give."""
     consent = approval.consent
     grant = LiveGrant(
         id=uuid4(),
@@ -210,7 +213,9 @@ def _grant(client: RegisteredClient, user: User, approval: _Approval) -> LiveGra
         session_is_live=True,
         consented=" ".join(consent.scope) if consent else None,
         declined=" ".join(consent.declined) if consent else None,
-        user=UserProfile(**{one.name: getattr(user, one.name) for one in fields(UserProfile)}),
+        user=UserProfile(
+            **{column.name: getattr(user, column.name) for column in fields(UserProfile)}
+        ),
         **decision.granted(approval.request, approval.session.acr),
     )
     scope, claims = narrowing.what_is_left(client, user.groups, grant)
@@ -233,7 +238,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
         issuer=settings.issuer,
         issued_at=now,
         expires_at=now + timedelta(seconds=keys.ID_TOKEN_LIFETIME),
-        at_hash=create_half_hash(jti, alg).decode(),  # only looks like one: nothing is signed
+        at_hash=create_half_hash(jti, alg).decode(),  # an example value: nothing is signed
     )
     granted = set(scopes.split(grant.scope))
     opens_userinfo = granted & set(scopes.USERINFO_SCOPES)
@@ -247,7 +252,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
 
 
 def _header(alg: str, typ: str) -> dict[str, Any]:
-    """Raises `KeyUnavailable`."""
+    """Return the header of a token. Raises `KeyUnavailable`."""
     for row in stored_keys.every_signing_key():
         if row.alg == alg and row.state == KeyState.ACTIVE:
             return keys.make_header(alg, row.kid, typ)

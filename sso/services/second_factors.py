@@ -1,9 +1,9 @@
-"""Second factors: show one, add one, remove one. Nothing here commits.
+"""Second factors: verify, add, rename and remove them. Nothing here commits.
 
-The person who adds the first factor must also read the mail. A user who has set the password by a
-mailed link a moment ago has given the proof. All others are mailed a short code. It works once, for
-ten minutes, in the session that asked for it, until the password or the address changes. Eight
-digits are few: they are stored as a keyed digest, and tries are limited.
+Adding the first factor requires access to the user's mail. A user who has just set the password by
+a mailed link has proven it. All others are mailed a short code. It works once, for ten minutes, in
+the session that requested it, until the password or the email address changes. Because eight digits
+are few, the code is stored as a keyed digest, and tries are limited.
 """
 
 import secrets
@@ -29,28 +29,28 @@ from sso.store.sessions import CurrentSession
 
 
 class FactorRefused(ValueError):
-    """A factor cannot be added or removed; `str()` says why, to its owner. To be rolled back."""
+    """A factor cannot be added or removed; `str()` tells the user why. The caller rolls back."""
 
 
 class Shown(NamedTuple):
-    """Which kind of factor was tried, and the methods that it proves (RFC 8176) if it is right."""
+    """The kind of factor that was tried; `methods` (RFC 8176) is `None` if it was wrong."""
 
     kind: str
     methods: str | None
 
 
 class Added(NamedTuple):
-    """A factor that was added, and so shown, and the recovery codes that the first one brings."""
+    """The methods of a new factor, and the recovery codes that come with the first one."""
 
     methods: str
     codes: list[str]
 
 
 def show(user: User, code: str, recovery_code: str, credential: str, challenge: str) -> Shown:
-    """Check what was given of a second factor, and use it up. The caller has locked the user.
+    """Verify a second factor, and mark it as used. The caller has locked the user.
 
-    Nothing is recorded: the caller may still refuse the attempt and roll back. After that, call
-    `record_recovery_code` where one was used.
+    No event is recorded: the caller may still refuse the attempt and roll back. After a recovery
+    code, the caller calls `record_recovery_code`.
     """
     if credential:
         return Shown("passkey", passkeys.accept_as_second(user, credential, challenge))
@@ -63,7 +63,7 @@ def show(user: User, code: str, recovery_code: str, credential: str, challenge: 
 
 @audit.acting
 def record_recovery_code(actor: Actor, user: User) -> None:
-    """Record that a recovery code was used, and tell its owner how many are left."""
+    """Record the use of a recovery code, and notify the user how many are left."""
     audit.event(Event.RECOVERY_CODE_USED, user=user.id)
     notifications.recovery_code_used(user, factors.unused_recovery_codes(user.id))
 
@@ -72,47 +72,51 @@ def record_recovery_code(actor: Actor, user: User) -> None:
 def add_passkey(
     actor: Actor,
     current: CurrentSession,
-    known: Factors,
+    existing: Factors,
     browser: str,
     credential: str,
     challenge: str,
 ) -> Added:
-    """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`.
+    """Add a passkey that a browser has created. `existing`: factors, read under `policy.lock`.
 
     `browser`: the browser's name, for a passkey of an unknown authenticator.
     """
-    if len(known.passkeys) >= passkeys.MOST:
+    if len(existing.passkeys) >= passkeys.MOST:
         raise FactorRefused(
             N_("You have reached the maximum number of passkeys. Remove one first.")
         )
     try:
-        made = passkeys.enrol(current.user, browser, list(known.passkeys), credential, challenge)
+        passkey = passkeys.enrol(
+            current.user, browser, list(existing.passkeys), credential, challenge
+        )
     except IntegrityError:
         raise FactorRefused(N_("This passkey is already registered.")) from None
-    if made is None:
+    if passkey is None:
         raise FactorRefused(N_("The passkey could not be set up. Please try again."))
-    return _added(current, known, "passkey", made.name, policy.passkey_methods(made.is_synced))
+    return _added(
+        current, existing, "passkey", passkey.name, policy.passkey_methods(passkey.is_synced)
+    )
 
 
 @audit.acting
 def add_totp(
-    actor: Actor, current: CurrentSession, known: Factors, secret: str, code: str
+    actor: Actor, current: CurrentSession, existing: Factors, secret: str, code: str
 ) -> Added | None:
-    """Add an authenticator app by a code of it; `None` if that is not right.
+    """Add an authenticator app that shows this code; return `None` if the code is wrong.
 
-    `known`: as for `add_passkey`. Raises `IntegrityError` when there is one already.
+    `existing`: as for `add_passkey`. Raises `IntegrityError` when there is one already.
     """
     if not totp.enrol(current.user.id, secret, code):
         return None
-    return _added(current, known, "totp", notifications.APP_NAME, policy.OTP)
+    return _added(current, existing, "totp", notifications.APP_NAME, policy.OTP)
 
 
-def _added(current: CurrentSession, known: Factors, kind: str, name: str, methods: str) -> Added:
-    """With the first factor ends what the password alone has opened, `offline_access` included."""
+def _added(current: CurrentSession, existing: Factors, kind: str, name: str, methods: str) -> Added:
+    """Record a new factor. The first one ends all other sessions and grants of the user."""
     user, codes = current.user, []
     audit.event(Event.FACTOR_ADDED, user=user.id, kind=kind)
     notifications.factor_added(user, name)
-    if not known:
+    if not existing:
         mail_links.end_before_factors(user)
         revocation.everything_of_user(user.id, "factor_added", current.session.id)
         codes = _new_codes(user)
@@ -120,55 +124,57 @@ def _added(current: CurrentSession, known: Factors, kind: str, name: str, method
 
 
 @audit.acting
-def rename_passkey(actor: Actor, user: User, known: Factors, passkey_id: str, name: str) -> None:
-    """Rename one of the passkeys in `known`; a number makes the name distinct."""
-    chosen = _chosen(known, passkey_id)
+def rename_passkey(actor: Actor, user: User, existing: Factors, passkey_id: str, name: str) -> None:
+    """Rename one of the passkeys in `existing`; a number makes the name distinct."""
+    passkey = _chosen(existing, passkey_id)
     if not (cleaned := passkey_names.clean(name)):
         raise FactorRefused(N_("Enter a name for the passkey."))
-    others = [one.name for one in known.passkeys if one.id != chosen.id]
-    after = {"name": passkey_names.distinct(cleaned, others)}
-    if changes := differences.between({"name": chosen.name}, after):
-        chosen.name = after["name"]
+    names = [other.name for other in existing.passkeys if other.id != passkey.id]
+    after = {"name": passkey_names.distinct(cleaned, names)}
+    if changes := differences.between({"name": passkey.name}, after):
+        passkey.name = after["name"]
         audit.own_event(Event.FACTOR_RENAMED, user.id, kind="passkey", changes=changes)
 
 
-def _chosen(known: Factors, passkey_id: str) -> Passkey:
-    chosen = next((one for one in known.passkeys if str(one.id) == passkey_id), None)
-    if chosen is None:
+def _chosen(existing: Factors, passkey_id: str) -> Passkey:
+    passkey = next(
+        (candidate for candidate in existing.passkeys if str(candidate.id) == passkey_id), None
+    )
+    if passkey is None:
         raise FactorRefused(N_("This passkey was already removed."))
-    return chosen
+    return passkey
 
 
 @audit.acting
-def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) -> None:
-    """Remove one of the passkeys in `known`."""
-    chosen = _chosen(known, passkey_id)
-    if not identities.has_other_way_in(user, passkey=chosen.id):
+def remove_passkey(actor: Actor, user: User, existing: Factors, passkey_id: str) -> None:
+    """Remove one of the passkeys in `existing`."""
+    passkey = _chosen(existing, passkey_id)
+    if not identities.has_other_way_in(user, passkey=passkey.id):
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
-    factors.remove_passkey(user.id, chosen.id)
-    _removed(user, known, "passkey", chosen.name)
+    factors.remove_passkey(user.id, passkey.id)
+    _removed(user, existing, "passkey", passkey.name)
 
 
 @audit.acting
-def remove_totp(actor: Actor, user: User, known: Factors) -> None:
+def remove_totp(actor: Actor, user: User, existing: Factors) -> None:
     """Remove the authenticator app."""
     if not factors.remove_totp_secret(user.id):
         raise FactorRefused(N_("The authenticator app was already removed."))
-    _removed(user, known, "totp", notifications.APP_NAME)
+    _removed(user, existing, "totp", notifications.APP_NAME)
 
 
-def _removed(user: User, known: Factors, kind: str, name: str) -> None:
-    if known.count == 1:
-        # They stand in for a factor; without one they would only be forgotten.
+def _removed(user: User, existing: Factors, kind: str, name: str) -> None:
+    if existing.count == 1:
+        # They replace a factor; without one they have no use.
         factors.remove_recovery_codes(user.id)
     audit.event(Event.FACTOR_REMOVED, user=user.id, kind=kind)
     notifications.factor_removed(user, name)
 
 
 @audit.acting
-def renew_recovery_codes(actor: Actor, user: User, known: Factors) -> list[str]:
-    """A new sheet of recovery codes, to be shown this once."""
-    if not known:
+def renew_recovery_codes(actor: Actor, user: User, existing: Factors) -> list[str]:
+    """Replace the recovery codes; return the new ones, which are shown once."""
+    if not existing:
         raise FactorRefused(N_("Set up a passkey or an authenticator app first."))
     notifications.recovery_codes_made(user)
     return _new_codes(user)
@@ -188,7 +194,7 @@ _PURPOSE = "enrolment_code"
 
 
 def make_emailed_code(user: User, session_id: UUID) -> tuple[MailToken, str]:
-    """A new code for one session, which ends the one before."""
+    """Create a code for one session, and invalidate its previous code."""
     bound_to, now = emailed_code_bond(user, session_id), clock.now()
     mail_tokens.end(user.id, _PURPOSE, bound_to)
     code = f"{secrets.randbelow(10**EMAILED_CODE_DIGITS):0{EMAILED_CODE_DIGITS}}"
@@ -209,7 +215,7 @@ def make_emailed_code(user: User, session_id: UUID) -> tuple[MailToken, str]:
 
 @audit.acting
 def request_emailed_code(actor: Actor, user: User, session: BrowserSession) -> bool:
-    """Mail a code for this session. False if the user was sent too many within the hour."""
+    """Mail a code for this session; return False if too many were sent within the hour."""
     if not notifications.enrolment_code_asked(
         user, session.id, emailed_code_bond(user, session.id)
     ):
@@ -220,13 +226,13 @@ def request_emailed_code(actor: Actor, user: User, session: BrowserSession) -> b
 
 @audit.acting
 def allow_enrolment(actor: Actor, user: User, session: BrowserSession, method: str) -> None:
-    """Let this session add the first factor, for a while: by `method`, "email" or "link"."""
+    """Allow this session to add the first factor, for a while. `method`: "email" or "link"."""
     session.enrolment_allowed_at = clock.now()
     audit.event(Event.ENROLMENT_ALLOWED, user=user.id, sid=session.id, method=method)
 
 
 def remember_link(user: User) -> str | None:
-    """Make a secret for the browser in which this user has just set the password by a mailed link.
+    """Create a secret for the browser in which a mailed link was just used to set the password.
 
     `allow_by_link` accepts it instead of a code. Returns `None` for an account that has a factor,
     or whose email address changed recently. The caller has locked the user.
@@ -238,11 +244,11 @@ def remember_link(user: User) -> str | None:
 
 @audit.acting
 def allow_by_link(actor: Actor, user: User, session: BrowserSession, secret: str) -> bool:
-    """Let a new session add the first factor, until ten minutes after the link was used.
+    """Allow a new session to add the first factor, until ten minutes after the link was used.
 
-    `secret`: the one that `remember_link` made for this browser; it works once. Returns False if it
-    is another user's, has expired, or became invalid by a change of the password, the address or
-    the factors. The caller has locked the user.
+    `secret`: the secret that `remember_link` made for this browser; it works once. Returns False if
+    it belongs to another user, has expired, or became invalid by a change of the password, the
+    email address or the factors. The caller has locked the user.
     """
     token, owner = mail_links.find(secret, mail_links.LINK_USED) or (None, None)
     if token is None or owner is None or owner.id != user.id or not _may_be_first(user):
@@ -261,9 +267,9 @@ def _may_be_first(user: User) -> bool:
 
 @audit.acting
 def accept_emailed_code(actor: Actor, user: User, session_id: UUID, code: str) -> bool:
-    """Whether it is this session's code, which is used up; a wrong one uses up a try.
+    """Use up this session's code; return False if it is wrong, which uses up a try.
 
-    The caller commits, whatever the answer is.
+    The caller commits in both cases.
     """
     is_right = _use(user, session_id, code)
     if not is_right:
@@ -273,18 +279,20 @@ def accept_emailed_code(actor: Actor, user: User, session_id: UUID, code: str) -
 
 def _use(user: User, session_id: UUID, code: str) -> bool:
     bound_to = emailed_code_bond(user, session_id)
-    found = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, EMAILED_CODE_TRIES)
+    token = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, EMAILED_CODE_TRIES)
     # Spaces and dashes are ignored; an Arabic keyboard has digits of its own.
-    typed = "".join(str(unicodedata.decimal(one)) for one in code[:40] if one.isdecimal())
-    if found is None or not crypto_secrets.is_equal(
-        found.digest, _digest(found.id, bound_to, typed)
+    typed = "".join(
+        str(unicodedata.decimal(character)) for character in code[:40] if character.isdecimal()
+    )
+    if token is None or not crypto_secrets.is_equal(
+        token.digest, _digest(token.id, bound_to, typed)
     ):
         return False
-    return mail_tokens.use(found)
+    return mail_tokens.use(token)
 
 
 def emailed_code_bond(user: User, session_id: UUID) -> str:
-    """Differs for each session, and once the address or the password changes."""
+    """Return a digest that differs for each session, email address and password."""
     return crypto_secrets.digest(f"{mail_links.bond(user)} {session_id}")
 
 

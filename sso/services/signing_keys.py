@@ -1,4 +1,4 @@
-"""The life of signing keys: make the first ones, rotate, retire."""
+"""Signing keys: create the first ones, rotate and retire them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,30 +19,30 @@ from sso.store import keys as stored_keys
 
 
 class RotationRefused(OperatorError):
-    """A change of keys that would break something; `str()` says why and what to do."""
+    """The keys cannot be changed now; `str()` says why, and what to do."""
 
 
 def ensure(secret_keys: SecretKeys) -> bool:
-    """Make the missing next and active keys of every algorithm. True if any was missing.
+    """Create missing next and active keys of every algorithm; return whether any was missing.
 
-    Raises `RotationRefused` when there are keys that these secret keys do not open.
+    Raises `RotationRefused` if these secret keys do not decrypt the existing keys.
     """
     rows = stored_keys.every_signing_key()
-    have = {(key.alg, key.state) for key in rows}
+    existing = {(key.alg, key.state) for key in rows}
     missing = [
         (alg, state)
         for alg in keys.ALGORITHMS
         for state in (KeyState.ACTIVE, KeyState.NEXT)
-        if (alg, state.value) not in have
+        if (alg, state.value) not in existing
     ]
     db.session.rollback()
     if not missing:
         return False
     _require_open(secret_keys, rows)
     moment = clock.now()
-    made = [(keys.generate(alg, secret_keys), state) for alg, state in missing]
+    pairs = [(keys.generate(alg, secret_keys), state) for alg, state in missing]
     try:
-        for new, state in made:
+        for new, state in pairs:
             row = _row(new, state)
             row.created_at = moment
             stored_keys.add_signing_key(row)
@@ -55,17 +55,17 @@ def ensure(secret_keys: SecretKeys) -> bool:
 def rotate(
     actor: Actor, secret_keys: SecretKeys, force: bool = False, discard: bool = False
 ) -> list[SigningKey]:
-    """Next becomes active, active becomes retired, a new next is made; for every algorithm.
+    """Activate the next keys, retire the active ones, and create new next keys.
 
-    `discard`: where these secret keys do not open a next key, a new one becomes active instead.
+    `discard`: if these secret keys do not decrypt a next key, a new key becomes active instead.
 
-    Raises `RotationRefused` while a client's cached key set may lack the next key, when these
-    secret keys do not open the keys there are, and when another process was quicker.
+    Raises `RotationRefused` while a client's cached key set may lack the next key, if these secret
+    keys do not decrypt the existing keys, and if another process was quicker.
     """
     rows = stored_keys.every_signing_key()
     if not discard:
-        # Else this process, started with another secret key than the servers', would make keys
-        # that they cannot open, or take into use what nobody can.
+        # With another secret key than the servers', this process would create keys that they
+        # cannot decrypt, or activate a key that nobody can.
         _require_open(secret_keys, rows)
     if not force and (wait := _seconds_to_wait(rows)):
         raise RotationRefused(
@@ -105,7 +105,7 @@ def rotate(
 
 @audit.acting
 def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
-    """Take a next key out of use and make another, or a retired one off the key set.
+    """Replace a next key by a new one, or remove a retired key from the key set.
 
     Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
     """
@@ -124,7 +124,7 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
         stored_keys.add_signing_key(_row(keys.generate(key.alg, secret_keys), KeyState.NEXT))
         audit.event(Event.KEY_RETIRED, kid=key.kid, alg=key.alg)
-    elif key.state == KeyState.RETIRED:  # what it signed, perhaps a thief, is believed no longer
+    elif key.state == KeyState.RETIRED:  # tokens that it signed are no longer accepted
         stored_keys.remove_signing_key(key)
         key.state = "gone"
         audit.event(Event.KEY_REMOVED, kid=key.kid, alg=key.alg)
@@ -132,26 +132,26 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
 
 
 def require_any_open(secret_keys: SecretKeys) -> None:
-    """Raise `RotationRefused` if these secret keys open none of the keys that sign or will.
+    """Raise `RotationRefused` if these secret keys decrypt no active or next key.
 
-    Then they belong to another database, and nothing else that they do not open means anything.
+    Then they belong to another database, and other failures to decrypt mean nothing.
     """
-    used = [row for row in stored_keys.every_signing_key() if row.state != KeyState.RETIRED]
-    if used and not any(keys.can_decrypt(secret_keys, row) for row in used):
+    signing = [row for row in stored_keys.every_signing_key() if row.state != KeyState.RETIRED]
+    if signing and not any(keys.can_decrypt(secret_keys, row) for row in signing):
         db.session.rollback()
         raise RotationRefused(keys.WRONG_SECRET_KEY)
 
 
 def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
-    """Raise `RotationRefused` unless these secret keys open every key that signs or will."""
-    used = [row for row in rows if row.state != KeyState.RETIRED]
-    if not all(keys.can_decrypt(secret_keys, row) for row in used):
+    """Raise `RotationRefused` unless these secret keys decrypt all active and next keys."""
+    signing = [row for row in rows if row.state != KeyState.RETIRED]
+    if not all(keys.can_decrypt(secret_keys, row) for row in signing):
         db.session.rollback()
         raise RotationRefused(keys.WRONG_SECRET_KEY)
 
 
 def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
-    """One atomic statement decides between processes that saw the same keys."""
+    """Change a key's state by one atomic statement. Raises `RotationRefused` if it has another."""
     key = stored_keys.move_signing_key(kid, state, to, clock.now())
     if key is None:
         db.session.rollback()
@@ -165,14 +165,14 @@ def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
 
 
 def _seconds_to_wait(rows: Sequence[SigningKey]) -> int:
-    """Seconds until every cached key set has the next keys; 0 when it is safe now."""
+    """Return the seconds until every cached key set has the next keys; 0 if they have."""
     first = min((row.created_at for row in rows), default=None)
     youngest = max((row.created_at for row in rows if row.state == KeyState.NEXT), default=None)
     if first is None or youngest is None or youngest == first:
         return 0  # no key set was ever published without them
     # A worker publishes a new key set up to RELOAD_AFTER later.
-    known = youngest + timedelta(seconds=keys.JWKS_MAX_AGE) + keys.RELOAD_AFTER
-    return max(0, int((known - clock.now()).total_seconds()) + 1)
+    published_at = youngest + timedelta(seconds=keys.JWKS_MAX_AGE) + keys.RELOAD_AFTER
+    return max(0, int((published_at - clock.now()).total_seconds()) + 1)
 
 
 def _row(new: keys.NewKey, state: KeyState) -> SigningKey:

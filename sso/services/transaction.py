@@ -1,6 +1,7 @@
-"""The transaction of a request on the hot paths: a connection, without the ORM.
+"""Transactions of requests on hot paths: a connection without the ORM.
 
-The ORM's session would cost as much as two statements. What runs there takes the connection.
+The ORM's session would cost as much as two statements. Functions that run in such a transaction
+take the connection.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Transaction:
-    """What has been done counts when it is committed; else it is undone at the end."""
+    """A transaction that is rolled back at the end unless it was committed."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -31,7 +32,7 @@ class Transaction:
 
 @contextmanager
 def begin() -> Iterator[Transaction]:
-    """A transaction for the statements of the block. It begins when the first one writes."""
+    """Run the block in a transaction. It begins with the first statement that writes."""
     with database.connection() as connection:
         transaction = Transaction(connection)
         try:
@@ -42,7 +43,7 @@ def begin() -> Iterator[Transaction]:
 
 
 def committed(act: Callable[[Connection], Result]) -> Result:
-    """What is done in a transaction of its own, which counts whatever happens afterwards."""
+    """Run a function in a transaction of its own, and commit it; return the result."""
     with begin() as transaction:
         result = act(transaction.connection)
         transaction.commit()

@@ -1,4 +1,4 @@
-"""Webhooks: registered, changed, disabled, deleted. `audit.webhook_queue` queues what they get."""
+"""Webhooks: create, change, disable, enable, delete. `audit.webhook_queue` queues deliveries."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,28 +17,28 @@ from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import webhooks
 
-MOST = 50  # each makes every sign-in write more
+MOST = 50  # each one adds a row to every sign-in
 
 
 def described(webhook: Webhook) -> dict[str, Any]:
-    """A webhook's fields, as the audit trail compares them."""
+    """Return a webhook's fields, as the audit trail compares them."""
     return {"url": webhook.url, "events": webhook.events}
 
 
 @audit.acting
 def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]:
-    """A new webhook and its secret, which is shown once. Raises `Invalid`."""
+    """Create a webhook; return it and its secret, which is shown once. Raises `Invalid`."""
     errors = _errors(url, events)
     if len(webhooks.every()) >= MOST:
         errors.append(f"there are {MOST} webhooks already; delete one first")
     if errors:
         raise Invalid(errors)
     secret = secrets.make_webhook_secret()
-    sealed = secrets.encrypt_webhook_secret(context.settings().secret_keys, secret)
-    webhook = Webhook(url=url, events=_tidy(events), sealed_secret=sealed)
+    encrypted = secrets.encrypt_webhook_secret(context.settings().secret_keys, secret)
+    webhook = Webhook(url=url, events=_tidy(events), sealed_secret=encrypted)
     webhooks.add(webhook)
-    wanted = " ".join(webhook.events)
-    audit.event(Event.WEBHOOK_CREATED, webhook=webhook.id, url=webhook.url, events=wanted)
+    names = " ".join(webhook.events)
+    audit.event(Event.WEBHOOK_CREATED, webhook=webhook.id, url=webhook.url, events=names)
     return webhook, secret
 
 
@@ -46,27 +46,27 @@ def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]
 def change(
     actor: Actor, webhook_id: UUID, *, url: str | None = None, events: ListEdit | None = None
 ) -> tuple[Webhook, Outcome]:
-    """Change what is given. Raises `LookupError` and `Invalid`."""
+    """Change the URL or the events of a webhook. Raises `LookupError` and `Invalid`."""
     webhook = _locked(webhook_id)
     before = described(webhook)
-    wanted = events.applied_to(webhook.events) if events else webhook.events
-    if errors := _errors(url or webhook.url, wanted):
+    subscribed = events.applied_to(webhook.events) if events else webhook.events
+    if errors := _errors(url or webhook.url, subscribed):
         raise Invalid(errors)
-    webhook.url, webhook.events = url or webhook.url, _tidy(wanted)
+    webhook.url, webhook.events = url or webhook.url, _tidy(subscribed)
     if webhook.url != before["url"]:
-        _forgive(webhook)
+        _reset_failures(webhook)
     changes = differences.between(before, described(webhook))
     if changes:
-        what = " ".join(changes)
-        audit.event(Event.WEBHOOK_CHANGED, webhook=webhook.id, what=what, changes=changes)
+        fields = " ".join(changes)
+        audit.event(Event.WEBHOOK_CHANGED, webhook=webhook.id, what=fields, changes=changes)
     db.session.flush()
     notes = events.without_effect(before["events"]) if events else []
-    return webhook, Outcome(changes, [f"events: {one}" for one in notes])
+    return webhook, Outcome(changes, [f"events: {note}" for note in notes])
 
 
 @audit.acting
 def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhook:
-    """Send it nothing any more; what waits is dropped. Raises `LookupError`."""
+    """Disable a webhook; waiting deliveries are dropped. Raises `LookupError`."""
     webhook = _locked(webhook_id)
     webhook.disabled_at = webhook.disabled_at or clock.now()
     webhook.disabled_reason = reason
@@ -77,10 +77,10 @@ def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhoo
 
 @audit.acting
 def enable(actor: Actor, webhook_id: UUID) -> Webhook:
-    """Send it what happens from now on. Raises `LookupError`."""
+    """Enable a webhook for events from now on. Raises `LookupError`."""
     webhook = _locked(webhook_id)
     webhook.disabled_at = webhook.disabled_reason = None
-    _forgive(webhook)
+    _reset_failures(webhook)
     db.session.flush()
     audit.event(Event.WEBHOOK_ENABLED, webhook=webhook.id, url=webhook.url)
     return webhook
@@ -88,7 +88,7 @@ def enable(actor: Actor, webhook_id: UUID) -> Webhook:
 
 @audit.acting
 def delete(actor: Actor, webhook_id: UUID) -> None:
-    """Delete a webhook with what waits for it. Raises `LookupError`."""
+    """Delete a webhook with its deliveries. Raises `LookupError`."""
     webhook = _locked(webhook_id)
     webhooks.remove(webhook.id)
     audit.event(Event.WEBHOOK_DELETED, webhook=webhook.id, url=webhook.url)
@@ -101,23 +101,23 @@ def _locked(webhook_id: UUID) -> Webhook:
     return webhook
 
 
-def _forgive(webhook: Webhook) -> None:
-    """The next attempt is as if none had failed."""
+def _reset_failures(webhook: Webhook) -> None:
+    """Reset the count of failures."""
     webhook.failing_since = webhook.retry_at = None
     webhook.failures = 0
 
 
 def _tidy(events: Iterable[str]) -> list[str]:
-    wanted = set(events)
-    return [str(event) for event in WEBHOOK_EVENTS if event in wanted]
+    names = set(events)
+    return [str(event) for event in WEBHOOK_EVENTS if event in names]
 
 
 def _errors(url: str, events: Sequence[str]) -> list[str]:
     errors = [f"the URL {url[:200]!r} is refused: {error}"] if (error := _url_error(url)) else []
     unknown = sorted(set(events) - set(WEBHOOK_EVENTS))
     if unknown or not events:
-        what = f"unknown events: {', '.join(unknown)}" if unknown else "there is no event"
-        errors.append(f"{what}; known: {', '.join(WEBHOOK_EVENTS)}")
+        problem = f"unknown events: {', '.join(unknown)}" if unknown else "there is no event"
+        errors.append(f"{problem}; known: {', '.join(WEBHOOK_EVENTS)}")
     return errors
 
 

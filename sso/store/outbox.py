@@ -92,7 +92,7 @@ class Outbox(Generic[Entry]):
         )
         return again_at
 
-    def put_back(self, entry_id: UUID) -> None:
+    def release(self, entry_id: UUID) -> None:
         """Make a claimed entry due at once, without counting an attempt."""
         self._update(entry_id, next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
 

@@ -53,7 +53,7 @@ class Discovered:
         self._metadata.doubt(self.provider.discovery_url)
 
     def keys_for(self, kid: str | None, claims: Mapping[str, Any]) -> tuple[ClientKey, ...]:
-        """The keys that may have signed a token with these claims. Raises `RemoteUnavailable`."""
+        """Return the keys that may have signed this token. Raises `RemoteUnavailable`."""
         key_set = self._keys.get(
             self.metadata().jwks_uri,
             lambda cached: kid is None or any(key.kid == kid for key in cached.keys),
@@ -105,7 +105,7 @@ class Discovered:
 
 
 def _template(issuer: object, tenant: str) -> str | None:
-    """The issuer as Microsoft writes it for keys that sign for all tenants."""
+    """Return the issuer as Microsoft writes it for keys that sign for all tenants."""
     if not (isinstance(issuer, str) and tenant):
         return None
     return issuer.replace(tenant, "{tenantid}")

@@ -27,7 +27,7 @@ class GitHubClient:
     def authorization_url(
         self, redirect_uri: str, state: str, verifier: str, more: Mapping[str, str]
     ) -> str:
-        """Where the browser is sent."""
+        """Return the URL that the browser is sent to."""
         extra = {"login": more["login_hint"]} if "login_hint" in more else {}
         if more.get("prompt") == "select_account":
             extra["prompt"] = "select_account"
@@ -40,7 +40,10 @@ class GitHubClient:
         return str(url)
 
     def complete(self, redirect_uri: str, code: str, verifier: str) -> UpstreamIdentity:
-        """Who the code stands for. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
+        """Return the identity that the code stands for.
+
+        Raises `UpstreamUnavailable` and `UpstreamRefused`.
+        """
         session = self._session(redirect_uri)
 
         def ask() -> tuple[Any, Any] | OAuthError:
@@ -94,7 +97,7 @@ class GitHubClient:
 
 
 def _primary(emails: Any) -> tuple[str | None, bool]:
-    """The address that GitHub writes to, and whether it is verified."""
+    """Return the user's primary email address, and whether it is verified."""
     for email in emails if isinstance(emails, list) else []:
         if isinstance(email, dict) and email.get("primary") is True:
             return http.text(email, "email", 320), email.get("verified") is True

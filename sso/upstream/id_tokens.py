@@ -32,7 +32,10 @@ def verify_id_token(
     nonce: str | None,
     access_token: str | None,
 ) -> dict[str, Any]:
-    """The claims of an identity token. `nonce`: `None` at a refresh. Raises `UpstreamRefused`."""
+    """Verify an identity token, and return its claims. `nonce`: `None` at a refresh.
+
+    Raises `UpstreamRefused`.
+    """
     jwt = _verified(provider, discovered, text, (None, "jwt"))
     claims = dict(jwt.claims)
     _check_times(claims)
@@ -52,7 +55,7 @@ def verify_id_token(
 def verify_logout_token(
     provider: OidcProvider, discovered: Discovered, text: object
 ) -> dict[str, Any]:
-    """The claims of a logout token (OIDC Back-Channel Logout §2.6). Raises `UpstreamRefused`.
+    """Verify a logout token, and return its claims. Raises `UpstreamRefused`.
 
     That its `jti` is used once is left to the caller.
     """

@@ -16,7 +16,7 @@ TYPED_HERE = "pwd"  # in `amr`
 def sign_in(
     provider: LdapProvider, login: str, password: str, before_bind: Callable[[str | None], None]
 ) -> UpstreamIdentity:
-    """The person with this name and password. `before_bind`: see `Directory.sign_in`.
+    """Return the person with this name and password. `before_bind`: see `Directory.sign_in`.
 
     Raises `NotAllowed` and `UpstreamUnavailable`.
     """
@@ -28,7 +28,7 @@ def sign_in(
 def look_up(
     provider: LdapProvider, subjects: Iterable[str]
 ) -> dict[str, UpstreamIdentity | NotAllowed]:
-    """What the directory says of these people now. Raises `UpstreamUnavailable`."""
+    """Return these people as the directory has them now. Raises `UpstreamUnavailable`."""
     with _asking():
         people = provider.client.look_up(subjects, clock.now())
     answers: dict[str, UpstreamIdentity | NotAllowed] = {}

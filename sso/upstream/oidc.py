@@ -29,7 +29,7 @@ MAX_GROUPS = 1000
 
 
 def groups_of(provider: OidcProvider, claims: Mapping[str, Any]) -> frozenset[str] | None:
-    """The groups; without the claim none, as many providers leave it out for people in none.
+    """Return the groups; without the claim none: many providers omit it for people in no group.
 
     `None` if it is elsewhere (OIDC Core §5.6.2), as Microsoft has it for people in very many.
     """
@@ -81,7 +81,7 @@ class OidcClient:
     def authorization_url(
         self, redirect_uri: str, state: str, nonce: str, verifier: str, more: Mapping[str, str]
     ) -> str:
-        """Where the browser is sent. Raises `UpstreamUnavailable`."""
+        """Return the URL that the browser is sent to. Raises `UpstreamUnavailable`."""
         extra = dict(more)
         if isinstance(self.provider, GoogleProvider) and self.provider.hosted_domain:
             extra["hd"] = self.provider.hosted_domain
@@ -99,7 +99,10 @@ class OidcClient:
         return str(url)
 
     def complete(self, redirect_uri: str, code: str, verifier: str, nonce: str) -> UpstreamIdentity:
-        """Who the code stands for. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
+        """Return the identity that the code stands for.
+
+        Raises `UpstreamUnavailable` and `UpstreamRefused`.
+        """
         metadata, session = self.metadata(), self._session(redirect_uri)
         url = metadata.token_endpoint
         token = self._ask(
@@ -166,7 +169,7 @@ class OidcClient:
         return bool(self._ask(ask, _OURS_LATER)["active"])
 
     def _claims_again(self, text: object) -> dict[str, Any] | None:
-        """Those of another identity token. One that fails ends nothing: a key may be too new."""
+        """Return the claims of a new identity token; `None` if it fails: its key may be too new."""
         try:
             return self._verify(text, None, None) if text else None
         except (UpstreamRefused, UpstreamUnavailable):
@@ -175,7 +178,7 @@ class OidcClient:
     def _groups_again(
         self, session: Any, endpoint: str | None, claims: Mapping[str, Any]
     ) -> frozenset[str] | None:
-        """The groups; `None` if it says nothing about them now, after which they stay."""
+        """Return the groups; `None` if there is no claim now: then they stay."""
         if self.provider.groups_claim in claims:
             return groups_of(self.provider, claims)
         if not endpoint or not self.provider.groups:
@@ -197,7 +200,7 @@ class OidcClient:
     def _with_userinfo(
         self, session: Any, endpoint: str, claims: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What userinfo adds to the claims of the identity token (OIDC Core §5.3.2)."""
+        """Add the claims of userinfo to those of the identity token (OIDC Core §5.3.2)."""
 
         def ask() -> dict[str, Any]:
             answer = session.get(endpoint)
@@ -279,7 +282,7 @@ class OidcClient:
         )
 
     def _to_ask_again_with(self, token: Mapping[str, Any]) -> tuple[str | None, str | None]:
-        """The refresh token, or else the access token if it can be introspected."""
+        """Return the refresh token, or else the access token if it can be introspected."""
         if not self.provider.recheck:
             return None, None
         if refresh_token := http.text(token, "refresh_token", http.LONGEST_TOKEN):

@@ -78,18 +78,21 @@ def _any(_: object) -> bool:
 
 
 class RemoteCache(Generic[T]):
-    """What was read of URLs in this process. `what` they are, for the log."""
+    """The documents that this process has read from URLs. `name` describes them in the log."""
 
-    def __init__(self, read: Callable[[str], T], what: str) -> None:
+    def __init__(self, read: Callable[[str], T], name: str) -> None:
         self._read = read
-        self._what = what
+        self._name = name
         self._lock = Lock()
         self._entries: dict[str, _Entry[T]] = {}
         self._waiting = BoundedSemaphore(MAX_WAITING)
         self._readers = BoundedSemaphore(MAX_READING)
 
     def get(self, url: str, suits: Callable[[T], bool] = _any) -> T:
-        """What a URL gives; one that suits, if there is. Raises `RemoteUnavailable`."""
+        """Return the document at a URL; one that suits, if there is one.
+
+        Raises `RemoteUnavailable`.
+        """
         entry, reading = self._entry(url, suits)
         if entry.has(suits, KEPT) and entry.content is not None:
             return entry.content  # and if it is old, another one is on its way
@@ -104,7 +107,7 @@ class RemoteCache(Generic[T]):
         )
 
     def doubt(self, url: str) -> None:
-        """What was read may be wrong by now: it is read again soon, and used until then."""
+        """Mark a document as doubtful: it is read again soon, and used until then."""
         with self._lock:
             if (entry := self._entries.get(url)) and entry.read_at:
                 entry.read_at = min(entry.read_at, clock.now() - FRESH)
@@ -135,7 +138,7 @@ class RemoteCache(Generic[T]):
                     "it could not be read", repr(error), is_private=is_private(error)
                 )
             entry.trouble, entry.reading = error, None
-            logger.info("%s at %s: %s", self._what, url, error)
+            logger.info("%s at %s: %s", self._name, url, error)
             reading.set_exception(error)
         else:
             entry.content, entry.read_at, entry.trouble = content, clock.now(), None
@@ -146,7 +149,7 @@ class RemoteCache(Generic[T]):
 
     def _wait(self, reading: "Future[T]") -> T:
         if not self._waiting.acquire(blocking=False):
-            raise RemoteUnavailable(f"too many requests wait for {self._what}", is_passing=True)
+            raise RemoteUnavailable(f"too many requests wait for {self._name}", is_passing=True)
         try:
             with concurrency.slot_released():
                 return reading.result(SECONDS)

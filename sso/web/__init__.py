@@ -1,1 +1,1 @@
-"""What all pages and endpoints share: session, errors, headers, languages, static files."""
+"""Shared by all pages and endpoints: sessions, errors, headers, languages, static files."""

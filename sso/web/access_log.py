@@ -1,4 +1,4 @@
-"""An id, a line in the log and a measured time for each request."""
+"""The access log: an id, a log line and a measured time for each request."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from sso.web.routing import RoutedRequest
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
-# Pages show the id, and people read it out on the phone: Crockford's base 32, two digits at a time.
+# People read the id from pages out on the phone: Crockford's base 32, made from pairs of digits.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -26,7 +26,7 @@ access = logging.getLogger("sso.access")
 
 
 def init_app(app: Flask) -> None:
-    """Watch every request. Call it first: its end is then the last."""
+    """Log every request. Call this first, so that its `after_request` runs last."""
     app.before_request(_begin)
     app.after_request(_end)
 
@@ -39,7 +39,7 @@ def _begin() -> None:
 
 
 def make_id() -> str:
-    """A random id such as `7k3m-v9xq`. It is no secret: it opens nothing."""
+    """Return a random id such as `7k3m-v9xq`. It is not a secret."""
     bits = getrandbits(40)
     return (
         f"{_PAIRS[bits >> 30]}{_PAIRS[bits >> 20 & 1023]}-"
@@ -64,8 +64,8 @@ def _end(response: Response) -> Response:
 
 
 def _log(request: RoutedRequest, status: int, method: str, milliseconds: float) -> None:
-    """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
-    refused = refusals.settle(status, request.route.name if request.route else None)
+    """Log the rule without path variables and query, which may hold codes and tokens."""
+    refused = refusals.flush(status, request.route.name if request.route else None)
     if request.route:
         is_exact = "<" not in request.route.path
         route = request.path if is_exact else refusals.shown_path(request.path)

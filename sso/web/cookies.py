@@ -1,4 +1,4 @@
-"""The session cookie: which requests read and set it. The cookie of the language."""
+"""The session cookie and the language cookie, and the requests that read and set them."""
 
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
@@ -23,11 +23,11 @@ class PageSessions(SecureCookieSessionInterface):
             return SecureCookieSession()
         session = super().open_session(app, request)
         if session and app.config["SECRET_KEY_FALLBACKS"] and self._is_signed_before(app, request):
-            session.modified = True  # the next answer signs it with the secret key of now
+            session.modified = True  # the response signs it with the current secret key
         return session
 
     def _is_signed_before(self, app: Flask, request: Request) -> bool:
-        """Whether the cookie was signed with the secret key before this one."""
+        """Return whether the cookie was signed with the previous secret key."""
         serializer = self.get_signing_serializer(app)
         assert serializer
         serializer.secret_keys = serializer.secret_keys[-1:]
@@ -46,30 +46,30 @@ class PageSessions(SecureCookieSessionInterface):
         device_cookie.save(response)
 
     def _may_change_cookies(self, app: Flask) -> bool:
-        """Whether the browser shows its cookie, or asks for a page and so would show one.
+        """Return whether the browser sent its cookie, or navigates and would have sent one.
 
-        SameSite=Lax withholds the cookie from other sites' forms, frames and images. To set or
-        delete it in the answer would sign the browser out while its session lives on. Paths
-        outside of the cookie's never get it.
+        SameSite=Lax withholds the cookie from other sites' forms, frames and images. If the
+        response set or deleted it, the browser would be signed out although its session is live.
+        Paths outside of the cookie's path never receive it.
         """
         if self.get_cookie_name(app) in request.cookies:
             return True
-        sent = request.headers
+        headers = request.headers
         return (
             request.method in ("GET", "HEAD")
             and request.path.startswith(self.get_cookie_path(app))
-            and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
-            and sent.get("Sec-Fetch-Dest", "document") == "document"
+            and headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+            and headers.get("Sec-Fetch-Dest", "document") == "document"
         )
 
 
 def language() -> str | None:
-    """The language that was chosen in this browser, as it came."""
+    """Return the language that was chosen in this browser, unchecked."""
     return None if routing.is_protocol() else request.cookies.get(_language_name())
 
 
 def choose_language(response: BaseResponse, tag: str | None) -> None:
-    """Keep a language in this browser; `None` forgets the last one."""
+    """Store a language in this browser; `None` deletes it."""
     is_https = context.settings().is_https
     response.set_cookie(
         _language_name(),

@@ -1,7 +1,7 @@
-"""The answers to an error: a page; a redirect to a proven URL; JSON.
+"""Responses to errors: pages and JSON, and the handlers of errors that no view handles.
 
-A redirect belongs to one place alone, `oauth.response`, because the URL must be proven first (RFC
-9700 §4.11). Errors that no view handles are answered by the handlers.
+Errors are redirected only by `oauth.response`, because the URL must be verified first (RFC 9700
+§4.11).
 """
 
 import json
@@ -41,7 +41,7 @@ def page(
     link: tuple[str, str] | None = None,
     is_noted: bool = True,
 ) -> Response:
-    """Make a page that says what is wrong. It shows the request's ID, for `flask explain`.
+    """Return an error page. It shows the request's ID, for `flask explain`.
 
     `detail`: the fault of an application, as an English sentence for its developers; `message` then
     says what it means for the person. Without a `hint`, the page says that trying again will not
@@ -49,9 +49,9 @@ def page(
     """
     title = title or gettext("This request could not be processed")
     if error and detail:
-        refusals.note_answer(error, detail)
+        refusals.record_answer(error, detail)
     if is_noted:
-        refusals.note(None, budget=None, facts={"page": title})
+        refusals.record(None, budget=None, facts={"page": title})
     report(detail or title, status, error)
     body = render_template(
         "error.html",
@@ -68,19 +68,19 @@ def page(
 
 
 def report(text: str, status: int, error: str | None) -> None:
-    """Log what a page says."""
+    """Log the error of a page."""
     path = refusals.shown_path(request.path)
     logger.info("error page %s: %s %s %s: %s", error_id(), status, path, error or "-", text)
 
 
 def error_id() -> str:
-    """The id that an error page shows: that of the request, which is in the log, too."""
+    """Return the id of the request, which error pages show and the log has."""
     request_id: str = g.sso_request_id
     return request_id
 
 
 def support_url() -> str | None:
-    """Where people get help; a mail has the error id in its subject."""
+    """Return the URL for help; a mailto: URL gets the error id as its subject."""
     url = context.settings().support_url
     if url and url.startswith("mailto:") and "?" not in url:
         return f"{url}?subject={quote(gettext('Error ID'))}%20{error_id()}"
@@ -94,8 +94,8 @@ def as_json(
     headers: Mapping[str, str | list[str]] | None = None,
     **more: str,
 ) -> Response:
-    """An error as RFC 6749 §5.2 writes it, with more members."""
-    refusals.note_answer(error, description)
+    """Return an error as JSON (RFC 6749 §5.2), with additional members."""
+    refusals.record_answer(error, description)
     body: dict[str, Any] = {"error": error, "error_description": description, **more}
     media_type = "application/json"
     if shape := g.get("sso_error_shape"):  # of another protocol
@@ -107,14 +107,14 @@ def as_json(
 
 
 def from_oauth(error: OAuth2Error) -> Response:
-    """A protocol error as JSON, with the headers that Authlib gives it."""
+    """Return a protocol error as JSON, with Authlib's headers."""
     headers = {name: value for name, value in error.get_headers() if name != "Content-Type"}
     description = error.get_error_description() or "The request is not valid."
     return as_json(error.error, description, error.status_code, headers)
 
 
 def init_app(app: Flask) -> None:
-    """Register the answers to errors that no view handles."""
+    """Register the handlers of errors that no view handles."""
     app.jinja_env.globals.update(error_id=error_id, support_url=support_url)
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
@@ -124,7 +124,7 @@ def init_app(app: Flask) -> None:
 
 
 def _form_expired(error: CSRFError) -> Response:
-    refusals.note_csrf(error.description or "")
+    refusals.record_csrf(error.description or "")
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
         settings = context.settings()
         if settings.is_https and not request.is_secure:
@@ -148,12 +148,12 @@ def _form_expired(error: CSRFError) -> Response:
             hint=gettext("Allow cookies for this site, then try again."),
             link=(gettext("Try again"), _here()),
         )
-    # Left open while another tab signed in or out: the same page again, which leads on from there.
+    # The page was open while another tab signed in or out: show it again.
     return Response(status=303, headers={"Location": _here()})
 
 
 def _here() -> str:
-    """The path and the query of this request."""
+    """Return the path and the query of this request."""
     return request.full_path.rstrip("?")
 
 
@@ -166,14 +166,14 @@ _WORDS: dict[int, tuple[str | None, str]] = {
 }
 
 
-# What clients look for below /.well-known/, some of them without the issuer's path.
+# Metadata that clients request below /.well-known/, some of them without the issuer's path.
 _OF_ISSUER = re.compile(
     r"/\.well-known/(openid-configuration|oauth-authorization-server|webfinger|jwks\.json)(?=/|\Z)"
 )
 
 
 def _not_here() -> Response:
-    """404 for metadata that is somewhere else: it says where, to everybody as the metadata does."""
+    """Return 404 for metadata at a wrong URL, with the right one, readable by all origins."""
     issuer, base_url = context.settings().issuer, context.settings().base_url
     return as_json(
         "invalid_request",
@@ -188,10 +188,10 @@ def _not_here() -> Response:
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     description = error.description or error.name
-    meant = routing.meant() if status == 404 else None
-    if meant:
-        facts = {"path": refusals.shown_path(request.path), "meant": meant}
-        refusals.note(None, budget=None, facts=facts)
+    intended_path = routing.intended_path() if status == 404 else None
+    if intended_path:
+        facts = {"path": refusals.shown_path(request.path), "meant": intended_path}
+        refusals.record(None, budget=None, facts=facts)
     if status == 404 and _OF_ISSUER.search(request.path):
         response = _not_here()
     elif routing.is_protocol():
@@ -203,8 +203,8 @@ def _http(error: HTTPException) -> Response:
             gettext(text),
             status=status,
             title=gettext(title) if title else None,
-            # What programs try on every server is of no use to anyone.
-            is_noted=status != 404 or meant is not None,
+            # Unknown paths come mostly from scanners.
+            is_noted=status != 404 or intended_path is not None,
         )
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
@@ -245,7 +245,7 @@ def _busy(_: passwords.Busy) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    """503 for what passes by itself or by a command of the operator; else it is a bug of ours."""
+    """Return 503 for temporary errors and missing keys, else 500, and log the exception."""
     reason = None
     if isinstance(error, SQLAlchemyError) and (passing := postgresql.transient_reason(error)):
         reason = f"database: {passing}"

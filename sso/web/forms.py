@@ -1,8 +1,8 @@
-"""The forms of pages, and what happens to one that was sent too late.
+"""The forms of pages, and forms that arrive when the user must first step up.
 
-An admin form may arrive when its sender has to confirm who they are first. The step-up page carries
-what was typed, and sends it back to the form's page, which shows it again and does nothing. The
-person sends it once more; so nothing is signed or stored.
+The step-up page carries the values of such an admin form, and sends them back to the form's page,
+which shows them again without acting. The user submits the form once more; so nothing has to be
+signed or stored.
 """
 
 import json
@@ -15,14 +15,14 @@ from werkzeug.datastructures import MultiDict
 
 from sso.process.concurrency import MAX_BODY
 
-UNSENT = "unsent"  # the field that carries it
+UNSENT = "unsent"  # the field that carries the values
 _ROOM = 4096  # bytes, for the other fields of the step-up page
 
 
 class PageForm(FlaskForm):
-    """A form that comes form-encoded; FlaskForm would take JSON, too.
+    """A form that accepts form-encoded bodies only; FlaskForm also accepts JSON.
 
-    One that is shown again is filled in, but never valid.
+    A form that is shown again is filled in, but never valid.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -34,7 +34,7 @@ class PageForm(FlaskForm):
 
 
 def packed() -> str:
-    """What this request has sent, for a hidden field; empty if it is too long to be sent again."""
+    """Return the values of this request for a hidden field; empty if they are too long."""
     fields = request.form.items(multi=True)
     typed = [field for field in fields if field[0] not in ("csrf_token", UNSENT)]
     text = json.dumps(typed, ensure_ascii=False, separators=(",", ":"))
@@ -42,12 +42,12 @@ def packed() -> str:
 
 
 def is_carried() -> bool:
-    """Whether this request carries a form."""
+    """Return whether this request carries the values of another form."""
     return request.method == "POST" and bool(request.form.get(UNSENT))
 
 
 def show_again() -> None:
-    """Let the forms of this request be filled in, and do nothing."""
+    """Fill in the forms of this request with the carried values, and make them invalid."""
     try:
         carried = json.loads(request.form.get(UNSENT, ""))
         g.sso_unsent_form = MultiDict((str(name), str(value)) for name, value in carried)

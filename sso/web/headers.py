@@ -1,4 +1,4 @@
-"""Headers of every answer: sniffing, framing, scripts, referrer, transport, caches, CORS."""
+"""Headers of every response: sniffing, framing, scripts, referrer, transport, caches, CORS."""
 
 from flask import Flask, Request, Response, g
 from sqlalchemy.exc import SQLAlchemyError
@@ -10,8 +10,8 @@ from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.web import routing
 
-# No form-action: browsers apply it to the redirects that follow a form, and the way back to the
-# client's own address, wherever that leads, must stay open. Every form carries a CSRF token.
+# No form-action: browsers apply it to the redirects after a form, which may lead to any client's
+# URL. Every form carries a CSRF token.
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; {script}"
     "base-uri 'none'; frame-ancestors 'none'"
@@ -22,17 +22,17 @@ SCRIPT_POLICY = _POLICY.format(script="script-src 'self'; ")
 
 
 def allow_own_script() -> None:
-    """Let this answer run a script file of ours (the form_post page posts itself)."""
+    """Allow this response to run the server's own script files."""
     g.sso_policy = SCRIPT_POLICY
 
 
 def allow_origins_of(client: RegisteredClient) -> None:
-    """The request is this client's: no other client's origins may read the answer."""
+    """Allow only the origins of this client to read the response."""
     g.sso_client = client
 
 
 def init_app(app: Flask) -> None:
-    """Put the headers on every answer."""
+    """Set the headers on every response."""
     settings: Settings = app.extensions["sso.settings"]
 
     @app.after_request
@@ -57,8 +57,8 @@ def init_app(app: Flask) -> None:
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
-            # Not on redirects, whose text nobody reads: an application that opens us in a popup
-            # keeps its hold on it as long as no page of ours was shown there.
+            # Not on redirects: an application that opens the sign-in in a popup keeps its
+            # reference to the window until a page of this server is shown there.
             if not 300 <= response.status_code < 400:
                 headers["Cross-Origin-Opener-Policy"] = "same-origin"
                 headers["Content-Language"] = languages.language()
@@ -66,7 +66,7 @@ def init_app(app: Flask) -> None:
 
 
 def _allow_origin(request: Request, response: Response, cors: str) -> None:
-    """No credentials: browsers never send their cookies, which these routes do not read."""
+    """Set the CORS headers, without credentials: these routes read no cookies."""
     headers, origin = response.headers, "*"
     if cors == routing.REGISTERED_ORIGINS:
         headers.add("Vary", "Origin")
@@ -82,9 +82,9 @@ def _allow_origin(request: Request, response: Response, cors: str) -> None:
 
 
 def _is_registered(origin: str) -> bool:
-    """Whether it is an origin of the client, or of any public one while the client is unknown.
+    """Return whether it is an origin of the client, or of any public client if none is known.
 
-    A preflight and many errors name no client.
+    Preflights and many errors name no client.
     """
     if client := g.get("sso_client"):
         return bool(client.has_origin(origin))

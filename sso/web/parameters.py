@@ -1,7 +1,7 @@
-"""The strict reader that stands before Authlib at every protocol endpoint.
+"""A strict reader of parameters, used before Authlib at every protocol endpoint.
 
-Authlib reads `request.values`, takes the first of repeated parameters and lets any byte through.
-This reader knows where a parameter came from, that it came once, and that it is clean text.
+Authlib reads `request.values`, takes the first of repeated parameters and accepts any byte. This
+reader separates query and body, and refuses repeated parameters and unclean text.
 """
 
 import re
@@ -17,9 +17,9 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class ParameterFault(ValueError):
-    """A parameter is repeated or unreadable; `str()` is the description, free of what was sent.
+    """A parameter is repeated or invalid; `str()` is a description without the value.
 
-    `name` is the parameter at fault, or `None` when the whole text can't be read.
+    `name` is the parameter at fault, or `None` if the whole text cannot be read.
     """
 
     def __init__(self, description: str, name: str | None = None) -> None:
@@ -31,7 +31,7 @@ Pairs = list[tuple[str, str]]
 
 
 def read_pairs(raw: bytes) -> Pairs:
-    """Split form-encoded text; bytes that aren't UTF-8 survive as surrogates."""
+    """Parse form-encoded text; bytes that are not UTF-8 become surrogates."""
     if not raw:
         return []
     try:
@@ -46,31 +46,31 @@ def read_pairs(raw: bytes) -> Pairs:
 
 
 def query_pairs(request: Request) -> Pairs:
-    """The query's parameters."""
+    """Return the parameters of the query."""
     return read_pairs(request.query_string)
 
 
 def form_pairs(request: Request) -> Pairs:
-    """The body's parameters. Raises `ParameterFault` unless the body is form-encoded."""
+    """Return the parameters of the body. Raises `ParameterFault` if it is not form-encoded."""
     if request.mimetype != FORM:
         raise ParameterFault(f"The request's body is not {FORM}.")
     return read_pairs(request.get_data(cache=True))
 
 
 def single(pairs: Pairs, once: Iterable[str], repeatable: Iterable[str] = ()) -> dict[str, str]:
-    """Parameters by name; empty ones count as left out (RFC 6749 §3.1).
+    """Return the parameters by name, without empty ones (RFC 6749 §3.1).
 
-    The values of one in `repeatable` get spaces between them. Raises `ParameterFault` when one of
-    those in `once` is repeated that is not in `repeatable`.
+    The values of a parameter in `repeatable` get spaces between them. Raises `ParameterFault` if
+    another parameter in `once` is repeated.
     """
     values: dict[str, str] = {}
     may_repeat = frozenset(repeatable)
     may_not_repeat = frozenset(once) - may_repeat
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, value in pairs:
-        if name in seen and name in may_not_repeat:
+        if name in names and name in may_not_repeat:
             raise ParameterFault(f"The parameter '{name}' is repeated.", name)
-        seen.add(name)
+        names.add(name)
         if value and name in may_repeat and name in values:
             values[name] += f" {value}"
         elif value:
@@ -79,12 +79,12 @@ def single(pairs: Pairs, once: Iterable[str], repeatable: Iterable[str] = ()) ->
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be written in UTF-8, as what JSON escapes need not be."""
+    """Return whether a value can be encoded in UTF-8; JSON escapes allow others."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def fault_of(name: str, value: str) -> str | None:
-    """Why a value is no clean text of sensible length, or `None`."""
+    """Return an error unless a value is clean text of limited length."""
     if len(value) > MAX_LENGTH:
         return f"The parameter '{name}' is longer than {MAX_LENGTH} characters."
     if _UNCLEAN.search(value):

@@ -1,6 +1,6 @@
-"""A pending authorization request travels in the URL, signed and with its time.
+"""Pending authorization requests, which travel in the URL, signed and with their time.
 
-Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes cost nothing.
+Nothing is stored for a visitor who may never sign in, and several tabs, restarts and servers work.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from sso.crypto import secrets
 MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still works
 MAX_LENGTH = 7000  # a request line may have 8190 bytes
 _TURNED_AWAY = "turned away"
-_DONE = "done"  # among the parameters, where an older version of the program passes it over
+_DONE = "done"  # among the parameters, where older versions of the program ignore it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -24,22 +24,22 @@ class TooLong(ValueError):
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """The parameters as they came, when they came, and what our steps have found out since."""
+    """The parameters of a request, its time, and the results of the steps since then."""
 
     parameters: dict[str, str]
-    asked_at: datetime | None = None  # None: it comes in just now
-    signed_in_at: datetime | None = None  # by a form of this request, as is the next
+    asked_at: datetime | None = None  # None: the request has just arrived
+    signed_in_at: datetime | None = None  # by a form of this request, like the next field
     consented_at: datetime | None = None
     selected: str | None = None
     selected_at: datetime | None = None
     denied: bool = False  # by the user, on the consent page
-    turned_away: bool = False  # comes back from the page about a missing group
+    turned_away: bool = False  # returns from the page about a missing group
 
 
 def sign(pending: PendingRequest) -> str:
-    """Sign a request. Raises `TooLong`, but never for one that was signed before.
+    """Sign a request. Raises `TooLong`, but never for a request that was signed before.
 
-    What our steps find out adds some 200 characters at the most, for which a URL has room.
+    The results of the steps add at most some 200 characters, for which a URL has room.
     """
     pending = replace(pending, asked_at=pending.asked_at or clock.now())
     text = _signed(pending)
@@ -57,7 +57,7 @@ def _signed(pending: PendingRequest) -> str:
     selected = None
     if pending.selected and pending.selected_at:
         selected = [pending.selected, _micros(pending.selected_at)]
-    # One place for both, because an older version of the program reads four.
+    # One value for both, because older versions of the program read four values.
     refusal = _TURNED_AWAY if pending.turned_away else pending.denied
     micros = pending.asked_at and _micros(pending.asked_at)
     signed = _serializer().dumps([parameters, micros, selected, refusal])
@@ -65,9 +65,10 @@ def _signed(pending: PendingRequest) -> str:
 
 
 def verify(text: str) -> PendingRequest | None:
-    """The request, or `None` when it was not signed by us, or came in longer ago than `MAX_AGE`.
+    """Return a signed request, or `None` if the signature is invalid or it is too old.
 
-    Each step signs it again: the time of the signature would let it live as long as it is used.
+    `MAX_AGE` counts from the arrival of the request, not from the signature: each step signs it
+    again.
     """
     pending = expired(text)
     if pending is None or pending.asked_at is None or clock.now() - pending.asked_at > MAX_AGE:
@@ -76,14 +77,14 @@ def verify(text: str) -> PendingRequest | None:
 
 
 def expired(text: str) -> PendingRequest | None:
-    """A request that we signed, however old. An old one only tells which client to go back to."""
+    """Return a signed request of any age. An old one only tells which client to go back to."""
     try:
         parameters, micros, selected, refusal = _serializer().loads(text)
     except (BadData, ValueError):
         return None
     # An older version signed the chosen user without the time; then the user is asked again.
-    user_id, chosen = selected if isinstance(selected, list) else (None, None)
-    selected_at = None if chosen is None else _moment(chosen)
+    user_id, selected_micros = selected if isinstance(selected, list) else (None, None)
+    selected_at = None if selected_micros is None else _moment(selected_micros)
     done = parameters.pop(_DONE, "None None").split()
     signed_in_at, consented_at = (None if at == "None" else _moment(int(at)) for at in done)
     return PendingRequest(

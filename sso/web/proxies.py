@@ -1,7 +1,7 @@
-"""Reverse proxies: which ones are trusted to tell the client's IP address, the scheme and the path.
+"""Reverse proxies: how many are trusted for the client's IP address, the scheme and the path.
 
-Each trusted proxy adds one value to `X-Forwarded-For` and its kin, so the value that counts stands
-that many places from the right; whatever a client wrote itself stands further to the left.
+Each trusted proxy appends one value to `X-Forwarded-For` and similar headers. The value that counts
+is at that position from the right; values that a client wrote are further to the left.
 """
 
 import logging
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sso.proxies")
 
-# RFC 5737: addresses for documentation, which no real proxy has; `flask doctor` forges them: the
-# second one in headers that gunicorn ignores, and granian takes for X-Forwarded-For.
+# RFC 5737: IP addresses for documentation, which no real proxy has; `flask doctor` forges them. The
+# second one is in headers that gunicorn ignores, and that granian reads as X-Forwarded-For.
 FORGED, FORGED_BY_UNDERSCORE = "203.0.113.77", "203.0.113.78"
 _BY_DOCTOR = (FORGED, FORGED_BY_UNDERSCORE)
 _WARN_EVERY = 3600.0  # seconds between two warnings of a process
@@ -37,7 +37,7 @@ def init_app(app: Flask, count: int, base_path: str) -> None:
 
 
 class _Untrusted:
-    """Warns once that there may be a proxy that is not configured."""
+    """Log a warning once if there may be a proxy that is not configured."""
 
     def __init__(self, application: "WSGIApplication") -> None:
         self.application = application
@@ -57,13 +57,13 @@ class _Untrusted:
 
 
 class PlainHttp:
-    """Warns, at most once an hour, why requests seem to come by http."""
+    """Log a warning, at most once an hour, about requests that seem to use http."""
 
     def __init__(self) -> None:
         self._say_again_at = float("-inf")
 
     def say(self, request: Request, trusted: int) -> None:
-        """`trusted`: how many proxies are trusted."""
+        """Log the warning and its remedy. `trusted`: the number of trusted proxies."""
         if (now := time.monotonic()) < self._say_again_at:
             return
         self._say_again_at = now + _WARN_EVERY
@@ -94,9 +94,9 @@ def _remedy(scheme: str | None, trusted: int) -> str:
 
 
 class _WholePath:
-    """Put back the prefix that a proxy removed and passed on in `X-Forwarded-Prefix`.
+    """Restore the prefix that a proxy removed and passed on in `X-Forwarded-Prefix`.
 
-    Our URLs have it, because the issuer has it (SSO_BASE_URL). Any other prefix is ignored.
+    Routes include it, because the issuer does (SSO_BASE_URL). Any other prefix is ignored.
     """
 
     def __init__(self, application: "WSGIApplication", base_path: str) -> None:
@@ -109,7 +109,7 @@ class _WholePath:
         prefix = environ.get("SCRIPT_NAME", "").rstrip("/")
         environ["SCRIPT_NAME"] = ""
         if prefix and f"{self.base_path}/".startswith(f"{prefix}/"):
-            rest = environ.get("PATH_INFO", "")
-            if not f"{rest}/".startswith(f"{self.base_path}/"):
-                environ["PATH_INFO"] = prefix + rest
+            path = environ.get("PATH_INFO", "")
+            if not f"{path}/".startswith(f"{self.base_path}/"):
+                environ["PATH_INFO"] = prefix + path
         return self.application(environ, start_response)

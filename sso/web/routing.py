@@ -69,7 +69,7 @@ class Route:
 
     @property
     def label(self) -> str:
-        """The name of the route in metrics."""
+        """Return the name of the route in metrics."""
         group = "sso" if self.path.startswith("{base}") else "root"
         return f"{group}.{self.name.removeprefix('root_')}"
 
@@ -88,7 +88,7 @@ class RoutedRequest(Request):
 @dataclass
 class _Table:
     by_path: dict[str, Route] = field(default_factory=dict)
-    # Those whose path goes on with a variable, by what stands before it.
+    # Routes with a variable, and the path before it.
     below: list[tuple[str, Route]] = field(default_factory=list)
     by_last_segment: dict[str, str] = field(default_factory=dict)
     # An unknown path below one of these is answered as JSON.
@@ -126,38 +126,38 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
 
 
 def is_page(path: str) -> bool:
-    """Whether a browser can open a page of ours at exactly this path."""
+    """Return whether this path is exactly that of a page."""
     route = _table().by_path.get(path)
     return route is not None and route.blueprint == PAGES and "GET" in route.methods
 
 
 def this_request() -> RoutedRequest:
-    """The request, which has its route."""
+    """Return the request with its route."""
     return cast(RoutedRequest, request)
 
 
 def current() -> Route | None:
-    """The route of this request, also where it has not the request's method."""
+    """Return the route of this request, even if it does not allow the method."""
     return this_request().route
 
 
 def at(path: str) -> Route | None:
-    """The route of another path."""
+    """Return the route of another path."""
     return _table().by_path.get(path)
 
 
 def admit(visitor: object) -> None:
-    """Let this request open admin pages; who it comes from is in `g.sso_admitted`."""
+    """Allow this request to open admin pages; the visitor is stored in `g.sso_admitted`."""
     g.sso_admitted = visitor
 
 
 def enter(account: str) -> limiting.Attempt:
-    """Allow one attempt. Raises `TooManyAttempts` while the route's limit asks to wait."""
+    """Begin an attempt. Raises `TooManyAttempts` while the route's limit requires a wait."""
     return limiting.enter(_guessing(), account)
 
 
 def ask(account: str) -> tuple[limiting.Attempt, int]:
-    """As `enter`, but gives the seconds to wait; 0 lets the try in."""
+    """Begin an attempt like `enter`, but return the seconds to wait; 0 if it is allowed."""
     return limiting.ask(_guessing(), account)
 
 
@@ -170,9 +170,9 @@ def spend(account: str) -> None:
 
 
 def is_protocol() -> bool:
-    """Whether this request is one of a program.
+    """Return whether this request comes from a program.
 
-    Also for a path that has no route, and before the request is matched.
+    This also works for paths without a route, and before the request is matched.
     """
     request = this_request()
     if route := request.route:
@@ -180,8 +180,8 @@ def is_protocol() -> bool:
     return request.path.startswith(_table().protocol_prefixes)
 
 
-def meant() -> str | None:
-    """The path of the OAuth endpoint that an unknown path looks like: both end alike."""
+def intended_path() -> str | None:
+    """Return the OAuth endpoint with the same last segment as an unknown path, or `None`."""
     last = request.path.rstrip("/").lower().rpartition("/")[2]
     return _table().by_last_segment.get(last.removesuffix(".json"))
 
@@ -206,7 +206,7 @@ def _check_csrf_token() -> None:
 
 
 def _protocol_prefixes(routes: list[tuple[str, Route]], base_path: str) -> Iterable[str]:
-    """Each protocol path, and its first segment where no page has the same one."""
+    """Yield each protocol path, or its first segment if no page has the same one."""
 
     def first_segment(path: str) -> str:
         base = base_path if path.startswith(f"{base_path}/") else ""
@@ -231,14 +231,14 @@ def _table() -> _Table:
 
 
 def init_templates(app: Flask) -> None:
-    """Read the folder once: what changes in it later waits for the next start."""
+    """Load the operator's templates; later changes need a restart."""
     settings: Settings = app.extensions["sso.settings"]
     folder = settings.templates_dir
     own = overrides.read(Path(folder)) if folder else Overrides()
     app.extensions["sso.overrides"] = own
     built_in = app.jinja_env.loader
     assert built_in
-    # A template of the operator's extends the one that is built in, by its name below sso/.
+    # An operator's template extends the built-in one by its name below sso/.
     app.jinja_env.loader = ChoiceLoader(
         [DictLoader(own.templates), PrefixLoader({"sso": built_in}), built_in]
     )

@@ -21,7 +21,7 @@ from sso.config.settings import Settings
 FOLDER = Path(__file__).resolve().parents[1] / "static"
 YEAR = "public, max-age=31536000, immutable"
 _HOUR = "public, max-age=3600"
-# An image opened by itself is a document: SVG runs no script and loads nothing there, either.
+# For an image that is opened as a document: an SVG runs no script and loads nothing.
 IMAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _STYLESHEET, _LOGO = "sso.css", "logo"
 
@@ -38,7 +38,7 @@ class Asset:
 
 @dataclass(frozen=True)
 class Brand:
-    """What templates show of the operator; without `logo` they show the icon and the name."""
+    """The operator's branding for templates; without `logo` they show the icon and the name."""
 
     name: str | None
     logo: str | None
@@ -58,10 +58,10 @@ def init_app(app: Flask) -> None:
     rules = colors.stylesheet(settings.accent_color) if settings.accent_color else ""
     if rules := rules + app.extensions["sso.overrides"].style:
         assets[_STYLESHEET] = _asset(assets[_STYLESHEET].plain + rules.encode(), "text/css")
-    addresses = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
-    app.jinja_env.globals["asset"] = addresses.__getitem__
+    urls = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
+    app.jinja_env.globals["asset"] = urls.__getitem__
     app.jinja_env.globals["brand"] = Brand(
-        settings.name, addresses.get(_LOGO), logo.has_dark_variant, settings.footer_links
+        settings.name, urls.get(_LOGO), logo.has_dark_variant, settings.footer_links
     )
 
     def static(filename: str) -> Response:
@@ -98,7 +98,7 @@ def _answer(asset: Asset) -> Response:
 
 
 def of_image(image: Image) -> Response:
-    """An image at a URL that changes with its content."""
+    """Return the response for an image at a URL that changes with its content."""
     response = Response(image.data, mimetype=image.media_type)
     response.headers["Content-Security-Policy"] = IMAGE_POLICY
     response.headers["Cache-Control"] = YEAR

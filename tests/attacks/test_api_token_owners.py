@@ -50,7 +50,7 @@ def shut_out(owner: User) -> None:
     identity = Identity(user_id=owner.id, provider="corp", issuer="ldap:corp", subject="1")
     db.session.add(identity)
     db.session.flush()
-    identities.shut_out(audit.SYSTEM, CORP, identity, "gone")
+    identities.disable_user(audit.SYSTEM, CORP, identity, "gone")
 
 
 CAUSES: dict[str, tuple[str, Callable[[User], Any]]] = {

@@ -312,7 +312,7 @@ def test_every_limit_has_its_event() -> None:
     kinds = (limiting.Guessing, limiting.Flooding)
     limits = {rule.name for rule in vars(limiting).values() if isinstance(rule, kinds)}
     # What strangers and people can repeat in a loop has a budget, too.
-    notes = ("refusals.note", "note_refusal(", "own_events.record")
+    notes = ("refusals.record", "note_refusal(", "own_events.record")
     for path in (ROOT / "sso").rglob("*.py"):
         text = path.read_text()
         if "refusal" not in text and "own_events" not in text:

@@ -131,7 +131,7 @@ NOT_RUN = {
     "id,email,name,email_verified,disabled,groups,password_hash,locale":
         "tests/imports/test_formats.py reads such a file",
     '{"client_name": "Wiki", "redirect_uris": ["https://wiki.example.com/cb"], '
-    '"require_pkce": true}': "a body; tests/endpoints/test_client_api.py sends it",
+    '"require_pkce": true}': "a body; tests/endpoints/test_api.py sends it",
     "{": "what a webhook's receiver gets; tests/jobs/test_webhook_delivery.py verifies it",
     "from standardwebhooks import Webhook": "the same",
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
@@ -140,7 +140,7 @@ NOT_RUN = {
     ".venv/bin/flask doctor --client ID":
         "needs a server; tests/operations/test_doctor_client.py runs it",
     "https://login.example.com/api/auth/.well-known/openid-configuration":
-        "a URL; tests/endpoints/test_discovery.py reads it",
+        "a URL; tests/oauth/test_metadata.py reads it",
     "bootstrap:": "needs Patroni; tests/production/test_patroni.py has it",
     "/etc/sso/templates/": "a listing; the files in it are read by a test here",
     "import json": _BANK,

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sso.config import smtp
-from sso.config.settings import embedded_secret_key, load_settings, read_settings
+from sso.config.settings import SETTINGS, embedded_secret_key, load_settings, read_settings
 from sso.errors import SettingsError
+from tests.support.logos import PAGE, PNG
 
 LONG = "k" * 40
 
@@ -228,3 +229,244 @@ def test_where_help_is(url: str, good: bool) -> None:
     assert (found == []) is good
     if not good:
         assert found[0].startswith("SSO_SUPPORT_URL: ")
+
+
+# The settings that say whose server it is.
+
+
+def faults_of(tmp_path: Path, **environ: str) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environ, tmp_path)
+    return caught.value.errors
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("Acme", "Acme"),
+        ("  Acme & Söhne ", "Acme & Söhne"),
+        ("<b>Acme</b>", "<b>Acme</b>"),
+        ("شركة", "شركة"),
+        ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
+        ("👩\u200d💻 IT", "👩\u200d💻 IT"),
+        ("x" * 60, "x" * 60),
+    ],
+)
+def test_names(tmp_path: Path, name: str, kept: str) -> None:
+    assert load_settings({"SSO_NAME": name}, tmp_path).name == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("x" * 200, "longer than 60 characters"),
+        ("Acme\nBcc: x@example.com", "invisible"),
+        ("Acme\r", "invisible"),
+        ("Acme\x1b[31m", "invisible"),
+        ("Acme \u202eemcA", "marks of direction"),
+        ("\u200fAcme", "marks of direction"),
+        ("\u2066Acme\u2069", "marks of direction"),
+        ("Ac\u200bme", "invisible"),
+        ("Ac\u2028me", "invisible"),
+        ("Acme\ud800", "invisible"),
+        ("   ", "it is empty"),
+    ],
+)
+def test_names_that_are_refused(tmp_path: Path, name: str, words: str) -> None:
+    (fault,) = faults_of(tmp_path, SSO_NAME=name)
+    assert fault.startswith("SSO_NAME: ")
+    assert words in fault
+    assert "\n" not in fault
+
+
+def test_a_logo(tmp_path: Path) -> None:
+    path = tmp_path / "logo"
+    path.write_bytes(PNG)
+    assert load_settings({"SSO_LOGO_FILE": str(path)}, tmp_path).logo_file == str(path)
+    (tmp_path / "path").write_text(f"{path}\n")
+    by_file = {"SSO_LOGO_FILE_FILE": str(tmp_path / "path")}
+    assert load_settings(by_file, tmp_path).logo_file == str(path)
+    for data, words in ((PAGE, "neither"), (b"", "empty"), (b"\0" * 262_145, "larger than 256 kB")):
+        path.write_bytes(data)
+        (fault,) = faults_of(tmp_path, SSO_LOGO_FILE=str(path))
+        assert words in fault
+    (fault,) = faults_of(tmp_path, SSO_LOGO_FILE="/nowhere/logo.png")
+    assert fault == (
+        "SSO_LOGO_FILE: '/nowhere/logo.png' is not valid: there is no such file; check its path"
+    )
+
+
+@pytest.mark.parametrize("name", ["SSO_SUPPORT_URL", "SSO_PRIVACY_URL", "SSO_TERMS_URL"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        "data:text/html,x",
+        "http://example.com/",
+        "//example.com/",
+        "https://",
+        "https://user@example.com/",
+        "https://example.com/ x",
+        'https://example.com/"onclick="x',
+        "example.com",
+    ],
+)
+def test_urls_that_are_refused(tmp_path: Path, name: str, url: str) -> None:
+    (fault,) = faults_of(tmp_path, **{name: url})
+    assert fault.startswith(f"{name}: {url!r} is not valid: ")
+    assert "give" in fault
+
+
+def test_links(tmp_path: Path) -> None:
+    environ = {
+        "SSO_TERMS_URL": "https://example.com/terms#use",
+        "SSO_SUPPORT_URL": "mailto:help@example.com",
+        "SSO_PRIVACY_URL": "https://example.com/privacy",
+    }
+    assert load_settings(environ, tmp_path).footer_links == [
+        ("Help", "mailto:help@example.com"),
+        ("Privacy policy", "https://example.com/privacy"),
+        ("Terms of service", "https://example.com/terms#use"),
+    ]
+    assert load_settings({}, tmp_path).footer_links == []
+
+
+@pytest.mark.parametrize("url", ["mailto:", "mailto:help", "mailto:a@b.example?subject=a b"])
+def test_addresses_that_are_refused(tmp_path: Path, url: str) -> None:
+    assert len(faults_of(tmp_path, SSO_SUPPORT_URL=url)) == 1
+
+
+def test_all_faults_at_once(tmp_path: Path) -> None:
+    environ = {
+        "SSO_NAME": "a\nb",
+        "SSO_LOGO_FILE": "/nowhere",
+        "SSO_ACCENT_COLOR": "red",
+        "SSO_SUPPORT_URL": "javascript:x",
+        "SSO_PRIVACY_URL": "x",
+        "SSO_TERMS_URL": "x",
+    }
+    found = faults_of(tmp_path, **environ)
+    assert sorted(fault.partition(":")[0] for fault in found) == sorted(environ)
+
+
+# Settings at their bounds: the last value that does, and the first that does not.
+
+
+def does(tmp_path: Path, **environ: str) -> bool:
+    try:
+        load_settings(environ, tmp_path)
+    except SettingsError as error:
+        assert len(error.errors) == 1
+        assert next(iter(environ)) in error.errors[0]
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("length", "good"), [(8, False), (31, False), (32, True)])
+def test_a_secret_key(tmp_path: Path, length: int, good: bool) -> None:
+    assert does(tmp_path, SSO_SECRET_KEY="k" * length) is good
+    path = tmp_path / "key"
+    path.write_text("k" * length + "\n")
+    if good:
+        settings = load_settings({"SSO_SECRET_KEY_FILE": str(path)}, tmp_path)
+        assert settings.secret_key == "k" * length
+    else:
+        with pytest.raises(SettingsError):
+            load_settings({"SSO_SECRET_KEY_FILE": str(path)}, tmp_path)
+
+
+DAY, YEAR = 24 * 3600, 366 * 24 * 3600
+BOUNDS = {
+    "SSO_TRUSTED_PROXIES": (0, 10),
+    "SSO_ACCESS_TOKEN_LIFETIME": (1, DAY),
+    "SSO_AUTHORIZATION_CODE_LIFETIME": (1, 600),
+    "SSO_REFRESH_TOKEN_LIFETIME": (1, YEAR),
+    "SSO_REFRESH_TOKEN_LEEWAY": (0, 3600),
+    "SSO_SESSION_LIFETIME": (60, YEAR),
+    "SSO_SESSION_ABSOLUTE_LIFETIME": (60, 2 * YEAR),
+    "SSO_KEY_LIFETIME": (DAY, 10 * YEAR),
+    "SSO_AUDIT_LIFETIME": (DAY, 20 * YEAR),
+    "SSO_METRICS_PORT": (1, 65535),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_numbers(tmp_path: Path, name: str) -> None:
+    low, high = BOUNDS[name]
+    for value, good in ((low, True), (high, True), (low - 1, False), (high + 1, False)):
+        assert does(tmp_path, **{name: str(value)}) is good, value
+    for text in ("1.5", "1e3", " 1", "+1", "٣", "1_000", "9" * 30):
+        assert not does(tmp_path, **{name: text})
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("http://127.0.0.1:5000/x", True),
+        ("http://127.8.8.8/x", True),
+        ("http://[::1]/x", True),
+        ("http://localhost/x", True),
+        ("http://localhost.example.com/x", False),
+        ("http://notlocalhost/x", False),
+        ("http://127.0.0.1.example.com/x", False),
+        ("http://0.0.0.0/x", False),
+        ("http://10.0.0.1/x", False),
+        ("http://[::ffff:10.0.0.1]/x", False),
+        ("http:///x", False),
+        ("https:///x", False),
+        ("https://login.example.com:x/", False),
+        ("javascript:alert(1)", False),
+        ("https://login.example.com/a b", False),
+    ],
+)
+def test_base_urls(tmp_path: Path, url: str, good: bool) -> None:
+    assert does(tmp_path, SSO_BASE_URL=url) is good
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("off", True),
+        ("open", True),
+        ("example.com", True),
+        ("example.com, example.org", True),
+        ("localhost", False),
+        ("all", False),
+        ("@example.com", False),
+        ("example.com on", False),
+    ],
+)
+def test_who_may_sign_up(tmp_path: Path, text: str, good: bool) -> None:
+    assert does(tmp_path, SSO_SIGN_UP=text) is good
+
+
+@pytest.mark.parametrize("name", [one.name for one in SETTINGS if one.secret])
+def test_no_secret_is_told_by_its_fault(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({name: "x://u:hunter2@h:port/"}, tmp_path)
+    assert "hunter2" not in "".join(caught.value.errors)
+
+
+def test_what_is_no_secret_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"SSO_SIGN_UP": "hunter2"}, tmp_path)
+    assert "hunter2" in "".join(caught.value.errors)
+
+
+def test_insecure_transport_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_settings({}, tmp_path)
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with pytest.raises(SettingsError):
+        load_settings({}, tmp_path)
+
+
+def test_the_key_that_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    key = load_settings({}, tmp_path).secret_key
+    assert len(key) >= 32
+    path = tmp_path / "secret_key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_settings({}, tmp_path).secret_key == key
+    assert [one.name for one in tmp_path.iterdir()] == ["secret_key"]

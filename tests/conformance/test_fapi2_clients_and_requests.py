@@ -11,7 +11,7 @@ from flask import Flask
 
 from sso.models import User
 from tests.conftest import Clock
-from tests.endpoints.test_signed_requests import LEFT_OUT, made
+from tests.oauth.test_signed_requests import LEFT_OUT, made
 from tests.support.actors import BASE, ISSUER, Browser, Page, claims_of
 from tests.support.factories import make_user
 from tests.support.signing import OTHER_EC, FapiParty, make_fapi_client, public, sign, unsigned

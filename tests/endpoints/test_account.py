@@ -1,11 +1,13 @@
 """The account page: what is open in the user's name, and ending it."""
 
 import re
+from html import unescape
 
 import pytest
 from flask import Flask
 from sqlalchemy import update
 
+from sso.audit import writer
 from sso.extensions import db
 from sso.models import User
 from sso.store import grants
@@ -13,6 +15,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.events import events
 from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.second_factors import FACTORS, codes_of, enrol_totp, is_signed_in
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 NEW = "another long password"
@@ -205,3 +208,134 @@ def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: U
         answer = browser.http.post(f"{BASE}/account", data={"action": action}, base_url=ORIGIN)
         assert answer.status_code == 303
         assert answer.headers["Location"] == f"{BASE}/account"
+
+
+# The page of one's own recent security events.
+
+ACTIVITY = f"{ORIGIN}{BASE}/account/activity"
+
+
+def test_people_see_what_happened_in_their_name(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    make_user(app, "erin@example.com")
+    Browser(app).sign_in("erin@example.com", "wrong wrong wrong")
+    assert Browser(app).sign_in(password="wrong wrong wrong").status == 200
+    browser.approve(client)
+    app.test_cli_runner().invoke(args=["user", "update", user.email, "--name", "Dana"])
+    writer.flush(app)
+    assert 'href="/api/auth/account/activity"' in browser.open(f"{BASE}/account").html
+    page = browser.open(ACTIVITY)
+    words = (
+        "Sign-in failed: wrong password",
+        "Signed in",
+        "Access allowed",
+        "Account changed by an operator",
+    )
+    assert [page.html.count(one) for one in words] == [1] * len(words)
+    assert "Books" in page.html
+    assert "127.0.0.1" in page.html
+    assert page.html.index("Account changed") < page.html.index("Signed in")  # newest first
+
+
+def test_it_asks_to_sign_in(app: Flask) -> None:
+    assert Browser(app).open(ACTIVITY).path.endswith("/sign-in")
+
+
+def test_somebody_elses_events_are_not_there(app: Flask, browser: Browser, user: User) -> None:
+    make_user(app, "erin@example.com")
+    Browser(app).sign_in("erin@example.com", PASSWORD)
+    browser.sign_in()
+    assert browser.open(ACTIVITY).html.count("Signed in") == 1
+
+
+# The question before something ends, and that it says the truth.
+
+CONFIRM = f"{ORIGIN}{BASE}/account/confirm"
+
+
+@pytest.fixture
+def signed_in_browser(browser: Browser, user: User) -> Browser:
+    browser.sign_in()
+    return browser
+
+
+@pytest.mark.slow
+def test_it_asks_before_everywhere(app: Flask, signed_in_browser: Browser) -> None:
+    other = Browser(app)
+    other.sign_in()
+    offline = make_client(app, name="Sync & Co", scope="openid offline_access")
+    offline.exchange(signed_in_browser.approve(offline, scope="openid offline_access").code)
+    page = signed_in_browser.open(f"{CONFIRM}?action=end_all_sessions")
+    assert "Sessions that end: 2, including this one." in page.html
+    assert "stays until you withdraw it: Sync &amp; Co." in page.html
+    assert is_signed_in(other)
+    signed_in_browser.open(f"{CONFIRM}?action=end_all_sessions")
+    signed_in_browser.submit(action="end_all_sessions")
+    assert not is_signed_in(other)
+    assert not is_signed_in(signed_in_browser)
+
+
+@pytest.mark.slow
+def test_it_asks_before_all_others(app: Flask, signed_in_browser: Browser) -> None:
+    other = Browser(app)
+    other.sign_in()
+    page = signed_in_browser.open(f"{CONFIRM}?action=end_other_sessions")
+    assert "Sessions that end: 1. This one stays." in page.html
+    assert "until you withdraw it" not in page.html
+    assert signed_in_browser.submit(action="end_other_sessions").path.endswith("/account")
+    assert not is_signed_in(other)
+
+
+@pytest.mark.slow
+def test_it_asks_before_access_is_withdrawn(
+    app: Flask, signed_in_browser: Browser, client: RelyingParty
+) -> None:
+    tokens = client.exchange(signed_in_browser.approve(client).code).get_json()
+    page = signed_in_browser.open(f"{CONFIRM}?action=withdraw&client={client.client_id}")
+    assert "<h1>Withdraw access of Books?</h1>" in page.html
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    signed_in_browser.submit(action="withdraw")
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+
+
+@pytest.mark.slow
+def test_it_asks_before_factors_and_codes_end(signed_in_browser: Browser) -> None:
+    _, codes = enrol_totp(signed_in_browser)
+    page = signed_in_browser.open(f"{CONFIRM}?action=new_codes")
+    assert "stop working: 10." in page.html
+    fresh = codes_of(signed_in_browser.submit(action="new_codes"))
+    assert len(fresh) == 10
+    assert not set(fresh) & set(codes)
+    page = signed_in_browser.open(f"{CONFIRM}?action=remove_totp")
+    assert "your only second factor" in page.html
+    page = signed_in_browser.submit(action="remove_totp")
+    assert page.url.startswith(f"{FACTORS}?done=")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query",
+    ["", "action=", "action=delete_all", "action=withdraw", "action=withdraw&client=%00",
+     "action=remove_passkey&passkey=1", "action=remove_totp", "action=new_codes",
+     "action=end_all_sessions'%22%3E&client=x"],
+)  # fmt: skip
+def test_there_is_nothing_to_ask(signed_in_browser: Browser, query: str) -> None:
+    assert signed_in_browser.open(f"{CONFIRM}?{query}").path == f"{BASE}/account"
+
+
+@pytest.mark.slow
+def test_it_needs_a_sign_in_and_changes_nothing(app: Flask, user: User) -> None:
+    assert Browser(app).open(f"{CONFIRM}?action=end_all_sessions").path.endswith("/sign-in")
+    assert app.test_client().post(f"{BASE}/account/confirm").status_code in (303, 405)
+
+
+@pytest.mark.slow
+def test_the_pending_request_goes_on(app: Flask, signed_in_browser: Browser) -> None:
+    """From the page of factors that a client requires, to the question and back."""
+    client = make_client(app, require_mfa=True)
+    signed_in_browser.authorize(client)
+    resume = signed_in_browser.page.parameters["resume"]
+    enrol_totp(signed_in_browser, signed_in_browser.page.url.replace("/factors", "/factors/totp"))
+    page = signed_in_browser.open(f"{CONFIRM}?action=remove_totp&resume={resume}")
+    assert f"resume={resume}" in unescape(page.action or "")

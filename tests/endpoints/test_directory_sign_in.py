@@ -383,7 +383,7 @@ def test_the_last_administrator_is_not_disabled_by_a_directory(
     make_user(app, "ada@example.com", groups=["sso-administrators"])
     with app.app_context():  # signed in by a passkey
         identity = db.session.scalars(select(Identity)).one()
-        identities.shut_out(
+        identities.disable_user(
             audit.SYSTEM, app.extensions["sso.upstreams"].find("corp"), identity, "expired"
         )
         db.session.commit()

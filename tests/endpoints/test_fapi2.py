@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,9 @@ from flask import Flask
 
 from sso.models import User
 from tests.conftest import ON_POSTGRESQL, Clock, Statements
-from tests.support.actors import Browser, RelyingParty, claims_of, header_of
-from tests.support.signing import FapiParty, make_fapi_client
+from tests.support.actors import Browser, RelyingParty, claims_of, header_of, pkce
+from tests.support.factories import make_client
+from tests.support.signing import EC, FapiParty, make_fapi_client, public
 
 Count = Callable[[], AbstractContextManager[Statements]]
 
@@ -156,3 +158,41 @@ def test_what_is_refused(browser: Browser, bank: FapiParty, user: User) -> None:
     assert bank.push(code_challenge_method="plain").get_json()["error"] == "invalid_request"
     assert bank.push(response_type="token").get_json()["error"] == "unsupported_response_type"
     assert bank.exchange(bank.approve(browser).code, {}).status_code == 400  # without a proof
+
+
+# A client moves to the profile fapi2 and back: what the command says is what happens.
+
+
+def test_both_ways(app: Flask, browser: Browser, user: User, tmp_path: Path) -> None:
+    old = make_client(app)
+    tokens = old.exchange(browser.approve(old).code).get_json()
+    jwks = tmp_path / "jwks.json"
+    jwks.write_text(json.dumps({"keys": [public(EC)]}))
+
+    def run(*command: str) -> str:
+        result = app.test_cli_runner().invoke(args=["client", *command])
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    run("update", old.client_id, "--profile", "fapi2", "--jwks", str(jwks))
+    assert "has to push" in browser.authorize(old).parameters["error_description"]
+    assert "which this client requires by now" in old.userinfo(tokens["access_token"]).text
+    assert old.refresh(tokens["refresh_token"]).status_code == 401  # the secret is gone
+    new = FapiParty(app, old.client_id, "", old.redirect_uri, pkce()[0], EC)
+    for _ in range(2):  # with its key, it goes on; refresh tokens stay
+        assert new.refresh(tokens["refresh_token"]).get_json()["token_type"] == "DPoP"
+    fresh = new.exchange(new.approve(browser, state=None).code).get_json()
+    assert "id" not in new.dpop.userinfo(new, fresh["access_token"]).get_json()
+
+    run("update", old.client_id, "--no-profile")
+    assert "id" in new.dpop.userinfo(new, fresh["access_token"]).get_json()
+    assert "state" in new.push(state=None).get_json()["error_description"]
+    assert "has to push" in browser.authorize(old).parameters["error_description"]
+    once = new.refresh(fresh["refresh_token"]).get_json()
+    assert once["refresh_token"] != fresh["refresh_token"]
+
+    loose = ("--no-require-par", "--no-require-dpop", "--no-require-pkce")
+    run("update", old.client_id, "--auth-method", "any", *loose)
+    old.client_secret = json.loads(run("rotate-secret", old.client_id, "--json"))["client_secret"]
+    page = browser.authorize(old)
+    assert old.exchange(page.code).get_json()["token_type"] == "Bearer"

@@ -120,7 +120,7 @@ def _bar(scene: Scene) -> None:
         user = db.session.get(User, scene.user.id)
         assert user
         identity = identities.link(audit.SYSTEM, user, CORP, found)
-        identities.shut_out(audit.SYSTEM, CORP, identity, "disabled")
+        identities.disable_user(audit.SYSTEM, CORP, identity, "disabled")
         db.session.commit()
 
 

@@ -5,7 +5,7 @@ from flask import Flask
 
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
 from tests.conftest import Clock
-from tests.endpoints.test_client_assertions import ask
+from tests.oauth.test_client_authentication import ask
 from tests.support.actors import ISSUER, RelyingParty
 from tests.support.explaining import Explain
 from tests.support.signing import OTHER_EC, KeyedParty, make_keyed_client, sign

@@ -174,7 +174,7 @@ def test_what_was_not_tried_counts_as_no_attempt(app: Flask, clock: Clock) -> No
         db.session.add_all([mail(1, clock.time), mail(2, clock.time)])
         db.session.commit()
         first, second = outbox.MAILS.claim(9, sso_clock.now() + timedelta(minutes=5))
-        outbox.MAILS.put_back(first.id)
+        outbox.MAILS.release(first.id)
         outbox.MAILS.mark_sent(second.id)
         db.session.commit()
         rows = {one.id: one for one in db.session.scalars(select(Mail))}

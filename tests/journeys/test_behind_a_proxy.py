@@ -61,7 +61,7 @@ def test_forwarded_headers_count_only_when_a_proxy_is_trusted(
     make_app: Callable[..., Flask],
 ) -> None:
     for proxies, wanted in (("0", "127.0.0.1"), ("1", "203.0.113.9"), ("2", "198.51.100.7")):
-        app = make_app(SSO_TRUSTED_PROXIES=proxies)
+        app = make_app(new=True, SSO_TRUSTED_PROXIES=proxies)
         app.add_url_rule("/whoami", view_func=lambda: request.remote_addr or "")
         seen = app.test_client().get(
             "/whoami", headers={"X-Forwarded-For": "198.51.100.7, 203.0.113.9"}
@@ -94,7 +94,7 @@ def test_what_is_believed_of_proxies(
 
     The last case is the one against which the manual warns: a number too high lets clients forge.
     """
-    app = make_app(SSO_TRUSTED_PROXIES=str(believed))
+    app = make_app(new=True, SSO_TRUSTED_PROXIES=str(believed))
 
     def whoami() -> list[str | None]:
         return [request.remote_addr, request.scheme, request.path]

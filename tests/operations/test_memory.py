@@ -23,7 +23,7 @@ MOST = {"SQLite": 110, "PostgreSQL": 120}  # MB of the master and its workers (P
 RARE = {
     "limits", "prometheus_client", "requests", "segno", "sso.checkup", "sso.explain",
     "sso.metrics.server", "sso.presets.schema", "sso.scim.handler", "sso.upstream.http",
-    "ua_parser", "webauthn", "zxcvbn_rs_py",
+    "webauthn", "zxcvbn_rs_py",
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_no_more_run_at_once(
     monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]
 ) -> None:
     monkeypatch.setattr(concurrency, "MAX_CONCURRENT", 2)
-    app, go, running = make_app(), Event(), Semaphore(0)
+    app, go, running = make_app(new=True), Event(), Semaphore(0)
 
     @app.before_request
     def stay() -> None:

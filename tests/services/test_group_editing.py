@@ -11,7 +11,7 @@ from sso.models import Client, Group, User
 from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.services.staff import NotAllowed
+from sso.services.roles import NotAllowed
 from sso.store import groups, named_groups
 from tests.support.events import events
 from tests.support.factories import make_client, make_user

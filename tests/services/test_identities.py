@@ -200,7 +200,7 @@ def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
     assert isinstance(resolve(app), SignIn)
     with app.app_context():
         identity = stored.of_user(user.id)[0]
-        identities.shut_out(audit.SYSTEM, CORP, identity, "expired")
+        identities.disable_user(audit.SYSTEM, CORP, identity, "expired")
         clock.move(minutes=1)
         if by_operator == "update":
             accounts.update(audit.Actor("olga"), user.id, disabled=True)
@@ -208,7 +208,7 @@ def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
             accounts.disable(audit.Actor("olga"), db.session.get_one(User, user.id))
         db.session.commit()
     with app.app_context():
-        identities.readmit(audit.USER, CORP, DANA)
+        identities.enable_user(audit.USER, CORP, DANA)
         db.session.commit()
         after = users.find(user.id)
         assert after

@@ -24,7 +24,7 @@ ELSEWHERE = {
         "groups.not_known",
         "groups.without_members",
     ),
-    *("groups._similar", "checks", "checks.profile_notes", "staff.keep_others"),
+    *("groups._similar", "checks", "checks.profile_notes", "roles.keep_others"),
     *("connections._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",

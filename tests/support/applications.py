@@ -9,9 +9,6 @@ from typing import Any
 from flask import Flask
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
-from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.util import LRUCache
-from werkzeug.routing import Rule
 
 from sso import create_app
 from sso.audit import writer
@@ -50,32 +47,6 @@ class _Compiled(BytecodeCache):
 _TEMPLATES = _Compiled()
 
 
-def _compile_when_used(compile_builder: Any) -> Any:
-    """Compiling all routes takes most of the time that an application takes to make."""
-    compiled: dict[tuple[Any, ...], Any] = {}
-
-    def later(rule: Rule, append_unknown: bool = True) -> Any:
-        # Those with arguments are bound to the converters of one application.
-        kept = vars(rule).setdefault("compiled", {}) if rule.arguments else compiled
-        key = (rule.rule, rule.subdomain, append_unknown)
-
-        def build(of: Rule, **values: Any) -> Any:
-            if key not in kept:
-                kept[key] = compile_builder(of, append_unknown)
-            return kept[key](of, **values)
-
-        return build
-
-    return later
-
-
-Rule._compile_builder = _compile_when_used(Rule._compile_builder)  # type: ignore[method-assign]
-# All engines of a kind are alike: they share the statements that were compiled.
-_STATEMENTS: LRUCache[Any, Any] = LRUCache(5000)
-DefaultDialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
-DefaultDialect.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
-
-
 def _copy(value: Any) -> Any:
     """Of the dictionaries and lists, not of what is in them.
 
@@ -96,8 +67,6 @@ class _Made:
         app.jinja_env.bytecode_cache = _TEMPLATES
         # As in production: a fault becomes an answer, which the tests then look at.
         app.config["PROPAGATE_EXCEPTIONS"] = False
-        with app.app_context():
-            db.engine._compiled_cache = _STATEMENTS
         self.first = self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -118,7 +87,6 @@ class _Made:
         del vars(app)["wsgi_app"]
         concurrency.init_app(app)
         proxies.init_app(app, settings.trusted_proxies, settings.base_path)
-        app._got_first_request = False
         logs.configure(app)
         self.first = self._state()
         return True
@@ -149,15 +117,17 @@ class Applications:
             file.unlink(missing_ok=True)
         link.symlink_to(instance / "sso.db")
 
-        def make(**environ: str) -> Flask:
-            given = {**environ_of(database_url), **environ}
-            used.append((given, self._find(given) or _Made(given, self._folder)))
+        def make(*, new: bool = False, **environ: str) -> Flask:
+            """`new` is for tests that add routes or hooks, which Flask takes at the start alone."""
+            settings = {**environ_of(database_url), **environ}
+            waiting = None if new else self._find(settings)
+            used.append((settings, waiting or _Made(settings, self._folder)))
             return used[-1][1].app
 
         yield make
-        for given, made in used:
+        for settings, made in used:
             made.dispose()
-            self._waiting.append((given, made))
+            self._waiting.append((settings, made))
 
     def _find(self, environ: dict[str, str]) -> _Made | None:
         for one in reversed(self._waiting):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from sso.config import email_addresses, images, settings
+from sso.config import email_addresses, images, tables
 from sso.config.images import Image
-from sso.config.tables import REQUIRED, itself, key
+from sso.config.tables import REQUIRED, checked_group, checked_name, itself, key
 from sso.config.urls import call_error, is_loopback, strict_url_error
 
 MAX_LOGO = 64 * 1024
@@ -55,7 +55,7 @@ def seconds(low: int, high: int) -> Callable[[Any], int]:
 
 def one_of(*choices: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        return settings.one_of(*choices)(text(value))
+        return tables.one_of(*choices)(text(value))
 
     return read
 
@@ -75,7 +75,7 @@ def https_url(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    return settings.checked_name(text(value))
+    return checked_name(text(value))
 
 
 def _logo(value: Any) -> Image:
@@ -95,9 +95,7 @@ def _domains(value: Any) -> tuple[str, ...]:
 def _groups(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise ValueError('give a table, such as { "their group" = "our group" }')
-    return {
-        text(upstream): settings.checked_group(text(group)) for upstream, group in value.items()
-    }
+    return {text(upstream): checked_group(text(group)) for upstream, group in value.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

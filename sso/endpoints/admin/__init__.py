@@ -1,4 +1,4 @@
-"""Administration in the browser: one service call away from the commands that do the same.
+"""Administration in the browser, by the same services as the commands.
 
-`access` decides for all pages who may open them, before anything else is looked at.
+`access` checks for all pages who may open them, before anything else.
 """

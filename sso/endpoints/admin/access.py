@@ -1,8 +1,8 @@
-"""Decides who may open admin pages, in one check before all of them.
+"""Access control of admin pages, in one check before all of them.
 
 Visitors who are not signed in are sent to the sign-in page, and return afterwards. Signed-in users
-without the role get the same answer as for an unknown page, at the same cost: that also looks up
-the session, for the language of the account.
+without the role get the same response as for an unknown page, at the same cost: an unknown page
+also looks up the session, for the language of the account.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from sso.endpoints import browser_session, second_factor
 from sso.extensions import db
 from sso.mfa import policy
 from sso.models import User
-from sso.services import staff as roles
+from sso.services import roles
 from sso.store import factors, sessions
 from sso.store.sessions import CurrentSession
 from sso.web import errors, routing
@@ -31,7 +31,7 @@ _LONGEST_WAY_BACK = 1000  # characters; it must fit into the URLs and cookies of
 
 @dataclass(frozen=True)
 class Staff:
-    """Who administers: a member of the administrators' or of the helpdesk's group."""
+    """An administrator or a member of the helpdesk."""
 
     current_session: CurrentSession
     is_admin: bool
@@ -42,13 +42,13 @@ class Staff:
 
     @property
     def actor(self) -> Actor:
-        """Who acts, for services."""
+        """Return the actor for services."""
         user = self.user
         return Actor(user.email, user_id=user.id, is_helpdesk=not self.is_admin)
 
 
 def init_app(app: Flask) -> None:
-    """Check every request for an admin page, even one with a method that the page has not."""
+    """Check every request for an admin page, even with a method that the page does not allow."""
     app.before_request(_check)
     app.register_error_handler(roles.NotAllowed, _not_allowed)
 
@@ -64,7 +64,7 @@ def _not_allowed(error: roles.NotAllowed) -> Response:
 
 
 def staff() -> Staff:
-    """Who opens this admin page."""
+    """Return the visitor of this admin page."""
     return cast(Staff, g.sso_admitted)
 
 
@@ -80,7 +80,7 @@ def _check() -> Response | None:
     if admitted is None or not _is_same_site():
         abort(404)
     if request.method not in _SAFE:
-        # A person who sends a form slowly may have lost the role by the time it arrives.
+        # The user may have lost the role while the body was arriving.
         request.get_data(cache=True)
         db.session.rollback()
         admitted = _admitted(
@@ -115,7 +115,7 @@ def _way_back(route: Route) -> str:
 
 
 def _step_up(current: CurrentSession, route: Route) -> Response | None:
-    """Where a second factor is set up, or shown again; then it goes on where the person was."""
+    """Redirect to set up or show a second factor if that is needed; it leads back here."""
     at = _way_back(route)
     if not factors.has_any(database.session_connection(), current.user.id):
         return redirect(url_for("pages.factors", at=at), 303)
@@ -127,14 +127,16 @@ def _step_up(current: CurrentSession, route: Route) -> Response | None:
 
 
 def _is_same_site() -> bool:
-    """Whether a page of ours, or the person, sends this request (Fetch Metadata).
+    """Return whether the request comes from this site or from the user (Fetch Metadata).
 
-    Another site may only link here. A form needs one of the two headers: all browsers send them.
+    Another site may only link here. A form needs one of the two headers, which all browsers send.
     """
-    sent = request.headers
-    site, origin = sent.get("Sec-Fetch-Site"), sent.get("Origin")
+    headers = request.headers
+    site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
     if request.method not in _SAFE:
         return site == "same-origin" if site else origin == urls.origin(context.settings().base_url)
     if site in (None, "same-origin", "none"):
         return True
-    return sent.get("Sec-Fetch-Mode") == "navigate" and sent.get("Sec-Fetch-Dest") == "document"
+    return (
+        headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    )

@@ -1,8 +1,8 @@
-"""What the console can do to people, groups, applications, keys and tokens: a table for each.
+"""The actions of administration on users, groups, applications, keys and tokens: a table for each.
 
-An action is one entry of the table: a page asks first, then one service call is made. Something new
-to manage is one `Resource`, its list and its page. `Resource.act` and `Resource.edit` are the views
-of its forms.
+An action is one entry of the table: a page asks first, then one service is called. A new kind of
+object is one `Resource`, its list and its page. `Resource.act` and `Resource.edit` are the views of
+its forms.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ _NO_EMAIL = N_(
 
 @dataclass(frozen=True, kw_only=True)
 class Action(Generic[T]):
-    """What a button does.
+    """The action of a button.
 
-    `question`: a text that may have the variables of the resource, or a function. `done`: what the
-    next page says. `run`: the service call. `applies`: False if the action makes no sense now.
-    `ends`: what ends with it. `version`: what the page shows, as text; `run` also gets it, as it
-    was when the person decided. `sends_mail`: `run` returns False if no email is sent.
-    `is_removal`: the next page is the list.
+    `question`: a text, which may use the variables of the resource, or a function. `done`: the
+    message on the next page. `run`: the service call. `applies`: False if the action does not apply
+    now. `ends`: the access that it ends. `version`: the state that the page shows, as text; `run`
+    receives the version on which the decision was based. `sends_mail`: `run` returns False if no
+    email is sent. `is_removal`: the next page is the list.
     """
 
     label: str
@@ -59,14 +59,13 @@ class Action(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Resource(Generic[T]):
-    """Something that the console manages, such as people.
+    """A kind of object that administration manages, such as users.
 
-    `section`: the endpoint of its list. `page`: the endpoint of the page of one of them, and
-    `query` its parameters; without it, the list is the only page. `find`: the one that the URL
-    names; ends the view with 404 if there is none. `name`: the variable of templates. `title`: what
-    the pages of forms add to their title. `variables`: those of questions. `may_act`: whether this
-    administrator or member of the helpdesk may act on it. `results`: what `?done=…` may stand for,
-    beside the actions.
+    `section`: the endpoint of the list. `page`: the endpoint of the page of one object, and `query`
+    its parameters; without it, the list is the only page. `find`: returns the object in the URL, or
+    ends the view with 404. `name`: the variable in templates. `title`: added to the titles of
+    forms. `variables`: the variables of questions. `may_act`: returns whether the visitor may act
+    on the object. `results`: messages for `?done=…`, besides those of the actions.
     """
 
     section: str
@@ -82,12 +81,12 @@ class Resource(Generic[T]):
 
     @property
     def done_texts(self) -> dict[str, str]:
-        """Return what pages say after a redirect, by the value of `?done=…`."""
+        """Return the messages after a redirect, by the value of `?done=…`."""
         texts = {name: action.done for name, action in self.actions.items()}
         return {**texts, **self.results, _UNSENT: _NO_EMAIL}
 
     def offered(self, item: T) -> dict[str, Action[T]]:
-        """Return what the person who is signed in may do to an item, by name."""
+        """Return the actions that the visitor may carry out on an item, by name."""
         staff = access.staff()
         return {
             name: action
@@ -106,13 +105,13 @@ class Resource(Generic[T]):
         return pages.render(template, self.section, done=self.done_texts, **more)
 
     def done(self, result: str, item: T | None = None) -> Response:
-        """Commit, and redirect to the item's page, or to the list, which says what was done."""
+        """Commit, and redirect to the item's page or to the list, with a message."""
         if item is None or self.page is None:
             return pages.done(self.section, result)
         return pages.done(self.page, result, **self.query(item))
 
     def act(self, name: str | None = None) -> Response:
-        """Ask before an action, then do it. `name`: if it is not in `?do=…`."""
+        """Ask before an action, then carry it out. `name`: by default from `?do=…`."""
         name = name or request.args.get("do", "")
         item, form = self.find(), ConfirmForm()
         action = self.offered(item).get(name) or abort(404)
@@ -125,7 +124,7 @@ class Resource(Generic[T]):
                 )
                 action.after_commit()
                 return response
-        if refusal.is_refused:  # it is shown as it is now
+        if refusal.is_refused:  # show the current state
             item = self.find()
             action = self.offered(item).get(name) or abort(404)
         if action.version:
@@ -163,26 +162,26 @@ class Resource(Generic[T]):
         save: Callable[[Actor, T, Differences, dict[str, Any]], object],
         **more: Any,
     ) -> Response:
-        """Change an item with a form. What others have changed meanwhile is shown first.
+        """Edit an item with a form. If others have changed it meanwhile, show that first.
 
-        `described`: the values of the form's fields, as they are now. `save`: the service call,
-        with the actor, the item, the changes, and the values as they were when the page was made.
+        `described`: returns the current values of the form's fields. `save`: the service call, with
+        the actor, the item, the changes, and the values that the page showed.
         """
         item = self.find()
         form, now = form_of(item), described(item)
         if not form.is_submitted():
             form.show(now)
-        seen = form.was_seen() or now
-        form.remember(seen)
+        expected = form.shown_values() or now
+        form.remember(expected)
         with Refusal() as refusal:
             if form.validate_on_submit():
-                if differences := changes.between(seen, form.read()):
-                    save(access.staff().actor, item, differences, seen)
+                if differences := changes.between(expected, form.read()):
+                    save(access.staff().actor, item, differences, expected)
                 return self.done("edited", item)
         if refusal.is_refused:
             item = self.find()
         if refusal.differences:
-            form.merge(seen, described(item))
+            form.merge(expected, described(item))
         return pages.form_page(
             template, self.section, form, refusal, form.title_of, **{self.name: item}, **more
         )

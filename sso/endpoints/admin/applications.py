@@ -1,4 +1,4 @@
-"""Applications: found, shown, registered from a preset or by hand, changed, disabled, deleted."""
+"""Pages of applications: search, show, register, edit, set up, disable and delete them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from sso.endpoints.admin.forms import (
     LogoForm,
     PresetForm,
     RotationForm,
-    client_seen_of,
+    client_values,
     lines,
 )
 from sso.endpoints.admin.pages import Refusal
@@ -85,7 +85,7 @@ APPLICATION = Resource(
 
 
 def applications() -> Response:
-    """All clients, the newest first; or those whose name, ID or URL has a text."""
+    """List all clients, newest first, or search names, IDs and URLs."""
     text = pages.searched()
     if text:
         rows, neighbours = stored_clients.having(text), {}
@@ -102,7 +102,7 @@ def applications() -> Response:
 
 
 def application() -> Response:
-    """One client."""
+    """Show a client."""
     client = pages.application()
     count, _ = grants.live_at(client.client_id, limit=1)
     fields = clients.described(client)
@@ -117,7 +117,7 @@ def application() -> Response:
     )
 
 
-# Who may use it comes first.
+# The groups come first.
 _FACTS = sorted(
     ((field, field.fact) for field in FIELDS.values() if field.fact),
     key=lambda pair: pair[0].name != "groups",
@@ -144,12 +144,12 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def act() -> Response:
-    """Asks before one of the actions, and does it."""
+    """Ask before an action, then carry it out."""
     return APPLICATION.act()
 
 
 def rotate() -> Response:
-    """Give a client a new secret, which the answer shows."""
+    """Give a client a new secret, and show it."""
     client, form = pages.application(), RotationForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -207,7 +207,7 @@ def new() -> Response:
         "applications",
         presets=[
             templates.translated(preset, preset_text)
-            for preset in sorted(_presets().values(), key=lambda each: each.title.casefold())
+            for preset in sorted(_presets().values(), key=lambda preset: preset.title.casefold())
         ],
     )
 
@@ -225,18 +225,18 @@ def by_hand() -> Response:
 
 
 def edit() -> Response:
-    """Changes a registration. What another administrator changed meanwhile is shown first."""
+    """Edit a registration."""
     return APPLICATION.edit(
         "admin/application_edit.html",
         form_of=ClientForm,
-        described=lambda client: client_seen_of(clients.described(client)),
+        described=lambda client: client_values(clients.described(client)),
         save=_save,
     )
 
 
-def _save(actor: Actor, client: Client, changes: Differences, seen: dict[str, Any]) -> None:
+def _save(actor: Actor, client: Client, changes: Differences, expected: dict[str, Any]) -> None:
     values = {name: change["after"] for name, change in changes.items()}
-    clients.change(actor, client.client_id, values, seen=seen)
+    clients.change(actor, client.client_id, values, expected=expected)
 
 
 def from_preset() -> Response:
@@ -263,7 +263,7 @@ def from_preset() -> Response:
 
 
 def setup() -> Response:
-    """How a client that was registered from a preset is set up, without its secret."""
+    """Show how to set up a client of a preset, without its secret."""
     client = pages.application()
     if "preset" not in client.client_metadata:
         abort(404)
@@ -284,13 +284,13 @@ def setup() -> Response:
 
 
 def _registered(client: Client, secret: str) -> Response:
-    """The one page that shows a new secret. Commits."""
+    """Render the page of a new client with its secret, which is shown once. Commits."""
     instructions: dict[str, Any] = {}
     if "preset" in client.client_metadata:
         installed = _installation_of(client)
         blocks = _blocks(client, installed, secret or connections.SECRET_PLACEHOLDER)
-        others = connections.same_place(client)
-        instructions = {"preset": installed.preset, "blocks": blocks, "others": others}
+        other_clients = connections.same_place(client)
+        instructions = {"preset": installed.preset, "blocks": blocks, "others": other_clients}
     return pages.render(
         "admin/application_secret.html",
         "applications",
@@ -317,12 +317,12 @@ def _preset() -> Preset:
 
 
 def _presets() -> dict[str, Preset]:
-    """Those without keys: an application that has some is registered by command."""
+    """Return the presets without keys; those with keys are registered by command."""
     return {preset.name: preset for preset in loader.every() if not preset.has_keys}
 
 
 def _installation(form: PresetForm, preset: Preset) -> Installation | None:
-    """What was entered; what is wrong with it stands at the fields."""
+    """Return the installation in a form, or `None` after adding errors to its fields."""
     url = (form.url.data or "").strip() or None
     options = {name: (field.data or "").strip() for name, field in form.options.items()}
     options = {name: value for name, value in options.items() if value}

@@ -1,4 +1,4 @@
-"""The audit trail: filtered, shown page by page, and exported."""
+"""Pages of the audit trail: filter, list and export events."""
 
 import csv
 import io
@@ -38,8 +38,8 @@ class Detail:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One event, with the email of its user and the name of its application, if they are known."""
+class EventView:
+    """An event for pages, with the email of its user and the name of its application."""
 
     event: AuditEvent
     name: str
@@ -53,13 +53,13 @@ class Shown:
         return f"{self.event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def shown(events: Iterable[AuditEvent]) -> list[Shown]:
-    """Events with names instead of ids."""
+def views(events: Iterable[AuditEvent]) -> list[EventView]:
+    """Return events with names instead of ids."""
     listed = list(events)
     emails = users.emails({event.user_id for event in listed if event.user_id})
     names = clients.names({event.client_id for event in listed if event.client_id})
     return [
-        Shown(
+        EventView(
             event,
             event_names.name(event.name),
             emails.get(event.user_id or "", event.user_id),
@@ -71,7 +71,7 @@ def shown(events: Iterable[AuditEvent]) -> list[Shown]:
 
 
 def _details(fields: Mapping[str, Any]) -> Iterator[Detail]:
-    """Yield the fields; a change has one for each field that it changed."""
+    """Yield the fields of an event, and one for each field of a change."""
     for name, value in fields.items():
         if name == _CHANGES and isinstance(value, dict):
             for field, change in value.items():
@@ -118,13 +118,13 @@ _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "num
 
 
 def audit_trail() -> Response:
-    """Security events, newest first."""
+    """List security events, newest first."""
     events = _NEWEST.page(_matching(), pages.cursor(_NEWEST))
     filters = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
     return pages.render(
         "admin/audit.html",
         "audit",
-        events=shown(events.rows),
+        events=views(events.rows),
         pages=pages.neighbours(events),
         given=filters,
         names=sorted((event_names.name(code), code) for code in Event),
@@ -133,7 +133,7 @@ def audit_trail() -> Response:
 
 
 def export() -> Response:
-    """The events that the page lists, all of them, as CSV or as JSON lines."""
+    """Export all events of the current filters, as CSV or JSON lines."""
     kind = request.args.get("kind", "")
     if kind not in _KINDS:
         abort(404)
@@ -148,11 +148,11 @@ def export() -> Response:
 
 
 def _matching() -> Select[AuditEvent]:
-    """What the filters of the URL mean. Who is gone is found by the id."""
-    who, client = pages.searched("who"), pages.searched("client")
+    """Return the query of the filters in the URL. Deleted users are found by id."""
+    identifier, client = pages.searched("who"), pages.searched("client")
     until = _day("until")
     return rows.matching(
-        user_id=_only(users.matching(who), "id", who) if who else None,
+        user_id=_only(users.matching(identifier), "id", identifier) if identifier else None,
         client_id=_only(clients.matching(client), "client_id", client) if client else None,
         names=[name] if (name := pages.searched("event")) else (),
         since=_day("since"),
@@ -172,7 +172,7 @@ def _day(name: str) -> datetime | None:
 
 
 def _all(statement: Select[AuditEvent]) -> Iterator[AuditEvent]:
-    """Every event, a batch at a time; no transaction stays open between two."""
+    """Yield all events in batches, without an open transaction between them."""
     cursor: str | None = None
     while True:
         batch = _NEWEST.page(statement, cursor, _BATCH)
@@ -202,7 +202,7 @@ def _line(values: Any) -> str:
 
 
 def _harmless(value: object) -> str:
-    """A cell that no spreadsheet takes for a formula: strangers choose their browser's name."""
+    """Escape a cell that spreadsheets would run as a formula; browsers choose their names."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 

@@ -1,4 +1,4 @@
-"""The forms of admin pages, for people, groups, tokens and clients. Each carries a CSRF token."""
+"""The forms of admin pages, for users, groups, tokens and clients. Each carries a CSRF token."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -47,56 +47,56 @@ _LIFETIMES = {
 
 
 def choices(titles: Mapping[str, str]) -> list[SelectChoice]:
-    """What a list offers: values with their titles."""
+    """Return the choices of a select field: values with their titles."""
     return [SelectChoice(value, title) for value, title in titles.items()]
 
 
 class ConfirmForm(PageForm):
-    """One button; what it does is in the URL. `seen`: the version that the page showed."""
+    """A button, whose action is in the URL. `seen`: the version that the page showed."""
 
     seen = HiddenField()
 
 
 class EditForm(PageForm):
-    """A form that changes something; `seen` is what the fields were when the page was made."""
+    """A form that edits an object; `seen`: the values that the page showed, as JSON."""
 
     seen = HiddenField()
 
     def fill(self, values: Mapping[str, Any]) -> None:
-        """Put values into the fields."""
+        """Set the fields to these values."""
         raise NotImplementedError
 
     def read(self) -> dict[str, Any]:
-        """Return the values of the fields, all of them, as `fill` takes them."""
+        """Return the values of all fields, in the format of `fill`."""
         raise NotImplementedError
 
     def show(self, values: Mapping[str, Any]) -> None:
-        """Fill the fields, and remember what they are."""
+        """Fill the fields, and remember their values."""
         self.fill(values)
         self.remember(values)
 
-    def remember(self, seen: Mapping[str, Any]) -> None:
-        self.seen.data = json.dumps(seen)
+    def remember(self, values: Mapping[str, Any]) -> None:
+        self.seen.data = json.dumps(values)
 
     def title_of(self, name: str) -> str:
-        """Return what a field is called where its changes are shown."""
+        """Return the title of a field in a list of changes."""
         return str(self[name].label.text)
 
-    def was_seen(self) -> dict[str, Any] | None:
-        """Return what the fields were, or None if that is unreadable."""
+    def shown_values(self) -> dict[str, Any] | None:
+        """Return the values that the page showed, or `None` if they are invalid."""
         try:
-            seen = json.loads(self.seen.data or "")
+            values = json.loads(self.seen.data or "")
         except (ValueError, RecursionError):
             return None
-        values = self.read()
-        if not isinstance(seen, dict) or seen.keys() != values.keys():
+        current = self.read()
+        if not isinstance(values, dict) or values.keys() != current.keys():
             return None
-        return seen if all(_is_like(seen[name], values[name]) for name in values) else None
+        return values if all(_is_like(values[name], current[name]) for name in current) else None
 
-    def merge(self, seen: dict[str, Any], now: dict[str, Any]) -> None:
-        """Show how everything is now, except for what was typed since it was `seen`."""
+    def merge(self, expected: dict[str, Any], now: dict[str, Any]) -> None:
+        """Show the current values, except for fields that the user has changed."""
         merged = {**now}
-        for name, change in changes.between(seen, self.read()).items():
+        for name, change in changes.between(expected, self.read()).items():
             merged[name] = change["after"]
             if isinstance(change["after"], dict):
                 inner = changes.between(**change)
@@ -105,9 +105,9 @@ class EditForm(PageForm):
         self.remember(now)
 
 
-def _is_like(seen: Any, value: Any) -> bool:
-    """Whether a field with this value may have been `seen`. Only texts can be missing."""
-    types = {type(seen), type(value)}
+def _is_like(former: Any, value: Any) -> bool:
+    """Return whether both values can be of one field. Only texts can be missing."""
+    types = {type(former), type(value)}
     return len(types) == 1 or types == {str, NoneType}
 
 
@@ -130,12 +130,12 @@ def _check_groups(_: PageForm, field: Field) -> None:
 
 
 def lines(text: str | None) -> list[str]:
-    """The lines that are not empty, each once."""
+    """Return the lines that are not empty, without duplicates."""
     return list(dict.fromkeys(filter(None, (line.strip() for line in (text or "").splitlines()))))
 
 
 class InviteForm(PageForm):
-    """A new person, who sets the password."""
+    """A new user, who is invited to set a password."""
 
     email = EmailField(
         lazy_gettext("Email"),
@@ -157,7 +157,7 @@ class InviteForm(PageForm):
 
 
 class PersonForm(EditForm, InviteForm):
-    """A person."""
+    """The profile, groups and claims of a user."""
 
     email_verified = BooleanField(lazy_gettext("The address belongs to this person"))
 
@@ -238,7 +238,7 @@ def _shown(claim: str, value: Any) -> Any:
 
 
 def _read(claim: str, data: Any) -> Any:
-    """A claim's value, `None` for none; what is no JSON is refused later, by `checks`."""
+    """Return a claim's value, or `None`; `checks` refuses invalid JSON later."""
     if claim in _SWITCHES:
         return True if data else None
     text = (data or "").replace("\r\n", "\n").strip()
@@ -272,10 +272,10 @@ def _input(field: ClientField, label: str) -> Field:
 
 
 class ClientForm(EditForm):
-    """A registration, with the fields that `client_fields` has. The others stay as they are."""
+    """A registration, with the fields of `client_fields` that have an input."""
 
     def __init__(self, client: Client | None = None) -> None:
-        """For this client, which `show` fills in, or for a new one."""
+        """Make the form of a client, which `show` fills in, or of a new one."""
         super().__init__()
         method = FIELDS["token_endpoint_auth_method"]
         titles = {name: method.titles[name] for name in _methods(client)}
@@ -284,7 +284,7 @@ class ClientForm(EditForm):
             self.fill(_NEW)
 
     def inputs(self, *kinds: str) -> list[tuple[Field, ClientField, Input]]:
-        """Return the fields of these kinds, as the form has them and as the table has them."""
+        """Return the fields of these kinds: in the form, in the table, and their input."""
         return [
             (self[field.name], field, about)
             for field, about in _FORM_FIELDS
@@ -324,13 +324,13 @@ for _field, _about in _FORM_FIELDS:
     setattr(ClientForm, _field.name, _input(_field, _about.label))
 
 
-def client_seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a client that the form has."""
+def client_values(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a client for the fields of the form."""
     return {name: described.get(name, default) for name, default in _NEW.items()}
 
 
 def _methods(client: Client | None) -> Iterable[str]:
-    """A client stays public or confidential; one with a key is registered by command."""
+    """Return the methods to choose from: a client stays public or confidential."""
     if client is None:
         return *(name for name in AUTH_METHODS if name != PRIVATE_KEY_JWT), NO_AUTH_METHOD
     if client.is_public:
@@ -340,7 +340,7 @@ def _methods(client: Client | None) -> Iterable[str]:
 
 
 class PresetForm(PageForm):
-    """Where a known application is, and its options, which are fields `option_NAME`."""
+    """The URL of a known application, and its options, which are fields `option_NAME`."""
 
     url = _text(lazy_gettext("URL of the application"))
     client_name = _text(lazy_gettext("Name"))
@@ -356,7 +356,7 @@ class PresetForm(PageForm):
 
     @classmethod
     def of(cls, preset: Preset) -> "PresetForm":
-        """The form of this preset."""
+        """Make the form of a preset."""
         fields: dict[str, Field] = {}
         for name, option in preset.options.items():
             values = choices({choice: choice for choice in option.choices})
@@ -365,12 +365,12 @@ class PresetForm(PageForm):
                 if values
                 else StringField(name, default=option.default, description=option.help)
             )
-        made: PresetForm = type(cls.__name__, (cls,), fields)()
-        return made
+        form: PresetForm = type(cls.__name__, (cls,), fields)()
+        return form
 
 
 class RotationForm(ConfirmForm):
-    """How long the old secret stays valid."""
+    """The time for which the old secret stays valid."""
 
     hours = SelectField(
         lazy_gettext("The old secret"),

@@ -1,4 +1,4 @@
-"""Groups: their members, and the applications that require them."""
+"""Pages of groups, their members, and the applications that require them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,15 +29,15 @@ def _group() -> Group:
 
 @dataclass(frozen=True)
 class Membership:
-    """A group, and a person who is in it."""
+    """A group, and one of its members."""
 
     group: Group
     user: User
 
 
 def _delete(actor: Actor, group: Group, version: str) -> None:
-    seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
-    group_editing.delete(actor, group.id, seen=seen)
+    expected = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
+    group_editing.delete(actor, group.id, expected=expected)
 
 
 MEMBERSHIP = Resource(
@@ -90,7 +90,7 @@ GROUP = Resource(
 
 
 def groups() -> Response:
-    """All groups, by name; a POST creates one."""
+    """List all groups by name; a POST creates one."""
     form = GroupForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -109,7 +109,7 @@ def groups() -> Response:
 
 
 def group() -> Response:
-    """One group: its members, a page at a time, and who requires it; a POST adds a member."""
+    """Show a group, its members and its applications; a POST adds a member."""
     group, form, user = _group(), MemberForm(), None
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -136,7 +136,7 @@ def group() -> Response:
 
 
 def rename() -> Response:
-    """Changes the name, also where applications require the group."""
+    """Rename a group, also for its members and applications."""
     return GROUP.edit(
         "admin/group_rename.html",
         form_of=lambda _: GroupForm(),
@@ -145,15 +145,15 @@ def rename() -> Response:
     )
 
 
-def _save(actor: Actor, group: Group, changes: Differences, seen: dict[str, Any]) -> None:
-    group_editing.change(actor, group.id, name=changes["name"]["after"], seen=seen)
+def _save(actor: Actor, group: Group, changes: Differences, expected: dict[str, Any]) -> None:
+    group_editing.change(actor, group.id, name=changes["name"]["after"], expected=expected)
 
 
 def remove_member() -> Response:
-    """Asks, then takes a person out of a group."""
+    """Ask, then remove a user from a group."""
     return MEMBERSHIP.act("remove")
 
 
 def delete() -> Response:
-    """Asks, then deletes a group."""
+    """Ask, then delete a group."""
     return GROUP.act("delete")

@@ -1,4 +1,4 @@
-"""Signing keys: listed, rotated, retired. API tokens: listed, created, revoked."""
+"""Pages of signing keys (list, rotate, retire) and API tokens (list, create, revoke)."""
 
 from datetime import timedelta
 
@@ -64,19 +64,19 @@ SIGNING_KEYS = Resource[None](
 
 
 def keys() -> Response:
-    """The signing keys, oldest first."""
+    """List the signing keys, oldest first."""
     return SIGNING_KEYS.render(
         "admin/keys.html", keys=stored_keys.every_signing_key(), states=KeyState
     )
 
 
 def rotate() -> Response:
-    """Asks, then makes the next keys active."""
+    """Ask, then activate the next keys."""
     return SIGNING_KEYS.act("rotate")
 
 
 def retire() -> Response:
-    """Asks, then replaces a next key, or takes a retired one off the key set."""
+    """Ask, then replace a next key, or remove a retired one from the key set."""
     return SIGNING_KEY.act("retire")
 
 
@@ -99,7 +99,7 @@ TOKEN_STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("r
 
 
 def tokens() -> Response:
-    """All API tokens, a page at a time, the newest first."""
+    """List all API tokens, newest first."""
     order = stored_keys.NEWEST_API_TOKENS
     listed = order.page(stored_keys.selected_api_tokens(), pages.cursor(order))
     return API_TOKEN.render(
@@ -112,7 +112,7 @@ def tokens() -> Response:
 
 
 def new_token() -> Response:
-    """Creates a token; the answer shows its secret."""
+    """Create a token, and show its secret."""
     form = ApiTokenForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -133,5 +133,5 @@ def new_token() -> Response:
 
 
 def revoke_token() -> Response:
-    """Asks, then ends a token."""
+    """Ask, then revoke a token."""
     return API_TOKEN.act("revoke")

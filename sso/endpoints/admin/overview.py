@@ -1,6 +1,6 @@
-"""How the service is doing: people, sign-ins, what waits, and what is wrong.
+"""The overview: users, sign-ins, outboxes, and the findings of the checks.
 
-The bars are numbers for an SVG: no script, and no style that a policy forbids.
+The chart is an SVG without scripts, and without styles that the policy forbids.
 """
 
 import os
@@ -34,12 +34,12 @@ from sso.store.outbox import Outbox
 from sso.web import routing
 
 WIDTH, HEIGHT = 700, 160
-_GAP = 0.3  # of the room that a day has
+_GAP = 0.3  # of the width of a day
 
 
 @dataclass(frozen=True)
 class Day:
-    """How often people signed in, and failed to, on one day (UTC)."""
+    """The number of sign-ins and failures on one day (UTC)."""
 
     day: datetime
     sign_ins: int
@@ -48,7 +48,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Bar:
-    """A rectangle; `is_failure`: of the second kind."""
+    """A rectangle of the chart. `is_failure`: it shows failures, not sign-ins."""
 
     x: float
     y: float
@@ -58,7 +58,7 @@ class Bar:
 
 
 def chart_top(values: Sequence[tuple[int, int]]) -> int:
-    """The number at the top of the scale: 1, 2 or 5 times a power of ten."""
+    """Return the number at the top of the scale: 1, 2 or 5 times a power of ten."""
     most = max((max(pair) for pair in values), default=0)
     step = 1
     while True:
@@ -69,7 +69,7 @@ def chart_top(values: Sequence[tuple[int, int]]) -> int:
 
 
 def bars(values: Sequence[tuple[int, int]]) -> tuple[int, list[Bar]]:
-    """The top of the scale, and two bars for each pair of values."""
+    """Return the top of the scale, and two bars for each pair of values."""
     top, room = chart_top(values), WIDTH / max(len(values), 1)
     width = room * (1 - _GAP) / 2
     return top, [
@@ -125,7 +125,7 @@ STATUSES = {
     Status.WRONG: N_("wrong"),
     Status.SKIPPED: N_("not checked"),
 }
-# Of each finding, by its name.
+# The labels of findings, by name.
 LABELS = {
     "clock and HTTP Date": N_("Server clock"),
     "clock and database": N_("Database clock"),
@@ -162,17 +162,17 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
 
 
 def overview() -> Response:
-    """The overview of administration. The helpdesk has its own, about people only."""
+    """Show the overview of administration. The helpdesk has its own."""
     if not access.staff().is_admin:
         return pages.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
-    findings += _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
+    findings += _cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
     active = (key for key in keys.every_signing_key() if key.state == KeyState.ACTIVE)
     return pages.render(
         "admin/overview.html",
         "overview",
-        people=_kept("people", _MINUTE, users.count),
+        people=_cached("people", _MINUTE, users.count),
         days=days,
         picture=bars([(day.sign_ins, day.failures) for day in days]),
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
@@ -187,7 +187,7 @@ def overview() -> Response:
 
 
 def checks() -> Response:
-    """All that can be checked from here, also what takes a moment; a POST tries a whole sign-in."""
+    """Run all checks, including slow ones; a POST tries a complete sign-in."""
     form = ConfirmForm()
     has_signed_in = form.validate_on_submit()
     if has_signed_in:
@@ -211,7 +211,7 @@ def checks() -> Response:
 
 
 def _sign_in() -> Findings:
-    """As `doctor` does, one at a time, if the server can answer while it waits here."""
+    """Try a sign-in as `doctor` does, if the server can answer a second request meanwhile."""
     actor = replace(access.staff().actor, by="doctor")
     own = context.settings().base_url + public_url.DISCOVERY
     db.session.rollback()
@@ -219,7 +219,7 @@ def _sign_in() -> Findings:
         try:
             requests.get(own, timeout=_OWN_ANSWER, allow_redirects=False)
         except requests.RequestException as error:
-            seen = Message(
+            observation = Message(
                 "this server did not answer itself (%(reason)s)", reason=type(error).__name__
             )
             hint = Message(
@@ -227,14 +227,14 @@ def _sign_in() -> Findings:
                 "cannot call itself: run %(command)s",
                 command=f"{COMMAND} doctor",
             )
-            yield wrong(sign_in.NAME, seen, hint)
+            yield wrong(sign_in.NAME, observation, hint)
         else:
             yield from sign_in.code_flow(actor, "doctor-page")
 
 
 def _findings() -> list[Finding]:
-    """What is checked without asking other servers than the database."""
-    return [*_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
+    """Return the findings of checks that contact no server except the database."""
+    return [*_cached("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
@@ -242,14 +242,14 @@ def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
 
 
 def _days() -> list[Day]:
-    """Sign-ins and failures of the last days. Days that are over are counted once."""
+    """Return the sign-ins and failures of the last days. Past days are counted once."""
     today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     days = []
     for back in range(_DAYS - 1, -1, -1):
         day = today - timedelta(days=back)
-        # Events come into the database a moment late.
+        # Events reach the database with a short delay.
         count = partial(rows.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
-        counts = _kept(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
+        counts = _cached(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
         days.append(Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
     return days
 
@@ -258,8 +258,8 @@ def _sum(counts: dict[str, int], names: tuple[Event, ...]) -> int:
     return sum(counts.get(name, 0) for name in names)
 
 
-def _kept(name: str, lasts: timedelta, count: Callable[[], Any]) -> Any:
-    """What was counted before, in this process, unless that is too long ago."""
+def _cached(name: str, lasts: timedelta, count: Callable[[], Any]) -> Any:
+    """Return a result that this process has cached, or count again if it is too old."""
     results: dict[str, tuple[datetime, Any]] = current_app.extensions.setdefault(_EXTENSION, {})
     now = clock.now()
     if name not in results or now - results[name][0] > lasts:

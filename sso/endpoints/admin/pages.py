@@ -1,4 +1,4 @@
-"""What admin pages share: how one is rendered, what it is about, and what a form leads to."""
+"""Shared by admin pages: rendering, refused forms, and the objects in URLs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from sso.i18n import N_
 from sso.models import Client, User
 from sso.services import changes
 from sso.services.changes import Changed, Differences
-from sso.services.staff import NotAllowed
+from sso.services.roles import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import BadCursor, Order, Slice
 from sso.web import forms
 from sso.web.forms import PageForm
 
-LONGEST = 200  # characters of what is searched for
+LONGEST = 200  # characters of a search text
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ SECTIONS = (
 def render(
     template: str, section: str, *, status: int = 200, done: Mapping[str, str] = {}, **more: Any
 ) -> Response:
-    """An admin page of a section, by its endpoint. Commits.
+    """Render an admin page of a section, given by its endpoint. Commits.
 
-    `done`: what `?done=…` may say was done (see `done`).
+    `done`: the messages for `?done=…` (see `done`).
     """
     staff = access.staff()
     browser_session.touch(staff.current_session)
@@ -73,7 +73,7 @@ def render(
 
 
 class Refusal:
-    """Why a form changed nothing. It catches what a service raises within its block.
+    """The reason why a form changed nothing. It catches the errors of services in its block.
 
         with Refusal() as refusal:
             if form.validate_on_submit():
@@ -81,9 +81,9 @@ class Refusal:
                 return done("groups")
         return form_page("admin/groups.html", "groups", form, refusal)
 
-    `errors`: the reasons, a line each. `differences`: what others have changed meanwhile. In both
-    cases the transaction is rolled back. 404 if what the form is about is gone. `NotAllowed` is not
-    caught, it has a page of its own (see `access`).
+    `errors`: the reasons, one line each. `differences`: the changes that others have made
+    meanwhile. In both cases the transaction is rolled back. If the object is gone, the view ends
+    with 404. `NotAllowed` is not caught; it has its own page (see `access`).
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Refusal:
                 self.differences = error.differences
             case OperatorError() if not isinstance(error, NotAllowed):
                 self.errors = getattr(error, "errors", error.args)
-            case KeyError() | IndexError():  # a mistake of ours
+            case KeyError() | IndexError():  # a bug
                 return False
             case LookupError():
                 abort(404)
@@ -121,9 +121,9 @@ def form_page(
     title_of: Callable[[str], str] = str,
     **more: Any,
 ) -> Response:
-    """Render a page with a form, and why it was refused, if it was. Commits.
+    """Render a page with a form, and the reason if it was refused. Commits.
 
-    It is a 409 if others have changed the same thing meanwhile; `title_of` names the fields.
+    The status is 409 if others have changed the object meanwhile; `title_of` names the fields.
     """
     return render(
         template,
@@ -131,31 +131,31 @@ def form_page(
         status=409 if refusal.differences else 200,
         form=form,
         errors=refusal.errors,
-        others=_in_words(refusal.differences, title_of),
+        others=_difference_rows(refusal.differences, title_of),
         **more,
     )
 
 
-def done(endpoint: str, what: str | None = None, **more: str) -> Response:
-    """Commit, and show the page that says what was done."""
+def done(endpoint: str, result: str | None = None, **more: str) -> Response:
+    """Commit, and redirect to the page that shows the result."""
     db.session.commit()
-    return redirect(url(endpoint, **({"done": what} if what else {}), **more), 303)
+    return redirect(url(endpoint, **({"done": result} if result else {}), **more), 303)
 
 
 def url(endpoint: str, **more: str) -> str:
-    """The URL of an admin page."""
+    """Return the URL of an admin page."""
     values: dict[str, Any] = {**more}
     return url_for(f"admin.{endpoint}", **values)
 
 
 def searched(name: str = "q") -> str:
-    """What a list is searched for, as clean text."""
+    """Return the search text of a list, cleaned."""
     text = request.args.get(name, "").strip()[:LONGEST]
     return "".join(char for char in text if char.isprintable() and not "\ud800" <= char <= "\udfff")
 
 
 def cursor(order: Order, name: str = "page") -> str | None:
-    """The place in a list that the URL names; one that nobody has given is its beginning."""
+    """Return the cursor of a list from the URL; `None` for the beginning or if it is invalid."""
     place = request.args.get(name) or None
     try:
         order.read(place or "")
@@ -165,7 +165,7 @@ def cursor(order: Order, name: str = "page") -> str | None:
 
 
 def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
-    """The URLs of the pages before and after, by `previous` and `next`."""
+    """Return the URLs of the neighbouring pages of a list, as `previous` and `next`."""
     endpoint, left_out = (request.endpoint or "").removeprefix("admin."), (name, "done", *without)
     parameters = {key: value for key, value in request.args.items() if key not in left_out}
     return {
@@ -176,7 +176,7 @@ def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str,
 
 
 def uuid(name: str = "id") -> UUID:
-    """The identifier that the URL names; 404 if it is none."""
+    """Return the id in the URL; end the view with 404 if it is invalid."""
     try:
         return UUID(request.args.get(name, ""))
     except ValueError:
@@ -184,21 +184,21 @@ def uuid(name: str = "id") -> UUID:
 
 
 def person(name: str = "id") -> User:
-    """The user whom the URL names; 404 if there is none."""
+    """Return the user in the URL; end the view with 404 if there is none."""
     return users.find(uuid(name)) or abort(404)
 
 
 def application(name: str = "id") -> Client:
-    """The client that the URL names; 404 if there is none."""
+    """Return the client in the URL; end the view with 404 if there is none."""
     client_id = request.args.get(name, "")
     is_clean = client_id.isascii() and client_id.isprintable()
     return (clients.find(client_id) if is_clean else None) or abort(404)
 
 
-def _in_words(
+def _difference_rows(
     differences: Differences, title_of: Callable[[str], str]
 ) -> list[tuple[str, str, str]]:
-    """Return the name of each field, its value before and now; a field of fields is taken apart."""
+    """Return the title, former and current value of each field; mappings are split."""
     flat: Differences = {}
     for name, change in differences.items():
         is_mapping = isinstance(change["before"], dict) and isinstance(change["after"], dict)

@@ -1,4 +1,4 @@
-"""People: found, shown, invited, edited, and changed by one button."""
+"""Pages of users: search, show, invite, edit, and actions on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +22,9 @@ from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import Identity, User
-from sso.services import accounts, credentials, helpdesk
+from sso.services import accounts, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
-from sso.services import staff as roles
 from sso.services.changes import Differences, ListEdit
 from sso.store import factors, grants, groups, identities, keys, sessions, users
 from sso.store.lists import Order
@@ -44,7 +43,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("Send the invitation again"),
         question=N_("%(name)s gets another email with a link to set the password."),
         done=N_("The invitation will be sent."),
-        run=helpdesk.invite_again,
+        run=credentials.invite_again,
         applies=lambda user: user.password_hash is None and user.disabled_at is None,
         is_for_helpdesk=True,
         sends_mail=True,
@@ -62,7 +61,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("Send a link for a new password"),
         question=N_("%(name)s gets an email with a link to set a new password."),
         done=N_("The email will be sent."),
-        run=helpdesk.mail_password_reset,
+        run=credentials.mail_password_reset,
         applies=lambda user: user.password_hash is not None and user.disabled_at is None,
         is_for_helpdesk=True,
         sends_mail=True,
@@ -83,7 +82,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("End all sessions"),
         question=N_("%(name)s is signed out everywhere."),
         done=N_("All sessions were ended."),
-        run=helpdesk.sign_out,
+        run=authentication.sign_out,
         ends=ENDS["sign-out by an operator"],
         is_danger=True,
         is_for_helpdesk=True,
@@ -125,7 +124,7 @@ ACTIONS: dict[str, Action[User]] = {
 
 @dataclass(frozen=True)
 class LinkedAccount:
-    """A person, and the account at a provider that signs them in."""
+    """A user, and an account at a provider that signs them in."""
 
     user: User
     identity: Identity
@@ -208,12 +207,12 @@ PERSON = Resource(
 
 
 def act() -> Response:
-    """Asks before one of the actions, and does it."""
+    """Ask before an action, then carry it out."""
     return PERSON.act()
 
 
 def unlink() -> Response:
-    """Asks, then removes an account at a provider that signs this person in."""
+    """Ask, then remove an account at a provider that signs this user in."""
     return LINKED_ACCOUNT.act("unlink")
 
 
@@ -226,7 +225,7 @@ _NEWEST = 10
 
 
 def people() -> Response:
-    """Users: all of them, or those that are searched for."""
+    """List all users, or search them."""
     text, group, anywhere = pages.searched(), pages.searched("group"), "anywhere" in request.args
     state = request.args.get("state", "")
     if user := _by_id(text):
@@ -255,7 +254,7 @@ _List = tuple[str | None, Order, Select[User], str, str]
 def _lists(
     text: str, group: str, of_state: ColumnElement[bool] | None, anywhere: bool
 ) -> list[_List]:
-    """Each list: its title, order and rows, and the names of its cursor and of the other one's."""
+    """Return each list: title, order, query, its cursor's name, and the other list's."""
     conditions = [] if of_state is None else [of_state]
     if group:
         conditions.append(groups.has_member(group, among_few=True))
@@ -267,10 +266,10 @@ def _lists(
         order, matching = users.in_group(group, text)
     if not text:
         return [(None, order, matching, "page", "names")]
-    named = users.with_name(text).where(*conditions)
+    matching_names = users.with_name(text).where(*conditions)
     return [
         (N_("By email"), order, matching, "page", "names"),
-        (N_("By name"), users.BY_NAME, named, "names", "page"),
+        (N_("By name"), users.BY_NAME, matching_names, "names", "page"),
     ]
 
 
@@ -282,7 +281,7 @@ def _by_id(text: str) -> User | None:
 
 
 def state_of(user: User) -> list[str]:
-    """What is special about an account, in a few words each."""
+    """Return labels for the state of an account, such as disabled."""
     return [
         title
         for name, title in (
@@ -295,7 +294,7 @@ def state_of(user: User) -> list[str]:
 
 
 def person() -> Response:
-    """One user: profile, factors, sessions, applications, events, and what can be done."""
+    """Show a user: profile, factors, sessions, applications, events and actions."""
     user = pages.person()
     user_factors = factors.of_user(user.id)
     return PERSON.render(
@@ -315,7 +314,7 @@ def person() -> Response:
             for session in sessions.of_user(user.id)
         ],
         accesses=grants.accesses_of(user.id),
-        events=audit_trail.shown(rows.newest(user_id=str(user.id), limit=_NEWEST)),
+        events=audit_trail.views(rows.newest(user_id=str(user.id), limit=_NEWEST)),
         actions=PERSON.offered(user),
     )
 
@@ -324,7 +323,7 @@ _SIMPLE = ("email", "name", "email_verified")
 
 
 def invite() -> Response:
-    """Creates a user, who is mailed a link to set the password."""
+    """Create a user, and mail a link to set the password."""
     staff, form = access.staff(), InviteForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -339,7 +338,7 @@ def invite() -> Response:
 
 
 def edit() -> Response:
-    """Changes a user. What another administrator changed meanwhile is shown first."""
+    """Edit a user."""
     return PERSON.edit(
         "admin/edit_person.html",
         form_of=lambda _: PersonForm(),
@@ -354,11 +353,11 @@ def _described(user: User) -> dict[str, Any]:
     return {name: described[name] for name in (*_SIMPLE, "groups", "claims")}
 
 
-def _save(actor: Actor, user: User, changes: Differences, seen: dict[str, Any]) -> None:
+def _save(actor: Actor, user: User, changes: Differences, expected: dict[str, Any]) -> None:
     values = {name: changes[name]["after"] for name in _SIMPLE if name in changes}
     if "groups" in changes:
         values["memberships"] = ListEdit(whole=tuple(changes["groups"]["after"]))
     if "claims" in changes:
         claims = differences.between(**changes["claims"])
         values["claims"] = {name: change["after"] for name, change in claims.items()}
-    accounts.update(actor, user.id, seen=seen, **values)
+    accounts.update(actor, user.id, seen=expected, **values)

@@ -1,4 +1,4 @@
-"""Why a request was refused, and what an application would learn about a person."""
+"""Pages for troubleshooting: refused requests, and the preview of claims."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -39,12 +39,12 @@ Explained = tuple[Case, Explanation]
 
 
 def newest(client_id: str | None, limit: int) -> list[Explained]:
-    """What was refused last, of one client or of all."""
+    """Return the latest refusals, of one client or of all, with explanations."""
     return [explain(refusal) for refusal in refusals.newest(client_id=client_id, limit=limit)]
 
 
 def refused() -> Response:
-    """What was refused last; or what happened at one error ID, which is read out or mistyped."""
+    """List the latest refusals, or those with an error ID, which may be mistyped."""
     text, client_id = pages.searched(), request.args.get("client")
     client = clients.find(client_id) if client_id else None
     if client_id and client is None:
@@ -64,27 +64,27 @@ def refused() -> Response:
 
 
 def preview() -> Response:
-    """What an application would learn about a person who signs in now. Nothing is stored."""
-    client, who = pages.application(), pages.searched("who")
+    """Show the claims that an application would receive about a user. Nothing is stored."""
+    client, identifier = pages.application(), pages.searched("who")
     scope = pages.searched("scope") or None
-    user, made = _person(who), None
+    user, result = _person(identifier), None
     if user:
-        made = previews.make(client.client_id, user, scope)
+        result = previews.make(client.client_id, user, scope)
     missing: dict[tuple[Reason, str], list[Missing]] = {}
-    for claim in made.missing if made else ():
+    for claim in result.missing if result else ():
         of_scope = claim.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
         missing.setdefault((claim.reason, claim.scope if of_scope else ""), []).append(claim)
     return pages.render(
         "admin/application_preview.html",
         "applications",
         client=client,
-        who=who,
+        who=identifier,
         scope=scope,
-        found=made,
+        found=result,
         stops=STOPS,
         reasons=REASONS,
         missing=missing,
-        parts=_parts(made) if made and made.tokens else (),
+        parts=_parts(result) if result and result.tokens else (),
     )
 
 
@@ -99,8 +99,8 @@ def _parts(shown_preview: previews.Preview) -> Sequence[tuple[str, dict[str, Any
     return [(title, claims) for title, claims in parts if claims is not None]
 
 
-def _person(who: str) -> User | None:
+def _person(identifier: str) -> User | None:
     try:
-        return users.find(UUID(who))
+        return users.find(UUID(identifier))
     except ValueError:
-        return users.find_by_email(who)
+        return users.find_by_email(identifier)

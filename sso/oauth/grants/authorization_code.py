@@ -166,7 +166,7 @@ def verify_code_verifier(verifier: str | None, challenge: str | None) -> None:
 
 
 def _pkce_fault(verifier: str | None, challenge: str | None) -> PkceFault:
-    """What is wrong, for `flask explain`."""
+    """Return the fault of PKCE, for `flask explain`."""
     if challenge is None:
         return PkceFault.NO_CHALLENGE
     if verifier is None:

@@ -157,7 +157,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         )
 
     def _kept_until(self, client: RegisteredClient) -> datetime | None:
-        """The new end of a refresh token that is not replaced (FAPI 2.0 Security Profile §5.3.2.1).
+        """Return the new end of a token that is not replaced (FAPI 2.0 Security Profile §5.3.2.1).
 
         It is of use with the client's key alone, and a new one that got lost would lock it out.
         """
@@ -199,7 +199,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
 
     def _find_redeemed(self, client: RegisteredClient) -> store.RedeemedRefresh | None:
-        """The token, used before, and its successor, whichever secret key that came from."""
+        """Return the used token and its successor, whichever secret key that is derived from."""
         used = None
         for successor in self._successors():
             used = store.find_redeemed_refresh(
