@@ -88,18 +88,24 @@ def allowed(
 def available(
     rights: Allowed,
     identifier: str,
+    apis: Apis,
+    *,
+    granted: str,
     source_scope: str,
     source_names: Collection[str],
-    apis: Apis,
 ) -> list[str] | None:
     """Return the scopes that a token for an API may get; `None` if it may not be used at all.
 
-    A scope that the API of the subject token has too, under the same name, is only given if the
-    subject token has it. `source_names` are the scopes of that API.
+    If the user approved this API in the same grant, whose scope is `granted`, there is no more than
+    that. A scope that the API of the subject token has too, under the same name, is only given if
+    the subject token has it; `source_names` are the scopes of that API.
     """
-    has = set(scopes.split(source_scope))
-    names = [name for name in apis[identifier].scopes if name in has or name not in source_names]
-    scope = rights.scope_at(identifier, " ".join(names))
+    names = set(apis[identifier].scopes)
+    if identifier in resources.identifiers_in(granted):
+        names.intersection_update(scopes.split(resources.at(identifier, granted)))
+    names -= set(source_names).difference(scopes.split(source_scope))
+    in_order = " ".join(name for name in apis[identifier].scopes if name in names)
+    scope = rights.scope_at(identifier, in_order)
     return None if scope is None else scope.split()
 
 

@@ -15,12 +15,11 @@ from sso.extensions import db
 from sso.flow import exchange, narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
-from sso.oauth import client_authentication, exchanges, tokens
+from sso.oauth import client_authentication, present_rights, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import apis as stored_apis
-from sso.store import exchanges as exchanged
-from sso.store import grants
+from sso.store import exchanges, grants
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
 
@@ -146,8 +145,8 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         self, request: ProtocolRequest, presented: PresentedToken
     ) -> PresentedToken | None:
         """Return a token that the client got by exchange, with what it may do now."""
-        token = exchanged.find(request.connection, presented.row.jti)
-        present = exchanges.present(request.connection, token) if token else None
+        token = exchanges.find(request.connection, presented.row.jti)
+        present = present_rights.present(request.connection, token) if token else None
         if present is None or present.refusal:
             return None
         return replace(presented, scope=present.scope)

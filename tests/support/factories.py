@@ -43,7 +43,7 @@ def make_client(app: Flask, **more: Any) -> RelyingParty:
     with app.app_context():
         client, secret = register_client(**more)
         db.session.commit()
-        uri = more["redirect_uris"][0]
+        uri = more["redirect_uris"][0] if more["redirect_uris"] else ""
         return RelyingParty(app, client.client_id, secret, uri, verifier)
 
 

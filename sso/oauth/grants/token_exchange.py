@@ -19,11 +19,10 @@ from sso.crypto import keys, secrets
 from sso.flow import exchange, resources, scopes, token_claims
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.i18n.message import Message
-from sso.oauth import client_authentication, dpop, exchanges, tokens
+from sso.oauth import client_authentication, dpop, present_rights, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting
-from sso.store import apis, clients
-from sso.store import exchanges as store
+from sso.store import apis, clients, exchanges
 from sso.store import tokens as stored_tokens
 from sso.store.clients import RegisteredClient
 from sso.store.exchanges import ExchangedToken, SubjectToken
@@ -122,7 +121,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             issued_at=now,
             expires_at=expires_at,
         )
-        if not store.add(request.connection, token, client.updated_at):
+        if not exchanges.add(request.connection, token, client.updated_at):
             self._refuse(client)
         request.exchanged_token = token
         answer = {
@@ -156,7 +155,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
         if tokens.is_of_service(text):
             raise UnacceptableSubject(describe(Cause.SUBJECT_OF_SERVICE))
         jti = tokens.claimed_jti(text)
-        subject = store.find(self.request.connection, jti) if jti else None
+        subject = exchanges.find(self.request.connection, jti) if jti else None
         if (
             subject is None
             or not tokens.is_genuine(text, subject.access_digest)
@@ -175,7 +174,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
                 "The subject_token is bound to another key than that of a DPoP proof in this "
                 "request."
             )
-        present = exchanges.present(request.connection, subject)
+        present = present_rights.present(request.connection, subject)
         if present.refusal:
             raise UnacceptableSubject(present.refusal)
         self.subject_scope = present.scope
@@ -187,13 +186,18 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
     def _scope(self, client: RegisteredClient) -> str:
         """Return the scope of the new token. Raises `OAuth2Error`."""
         request, subject = self.request, self.subject
-        rights = exchanges.rights_by_exchange(request.connection, client, subject)
+        rights = present_rights.by_exchange(request.connection, client, subject)
         if rights.refusal:
             raise UnacceptableSubject(rights.refusal)
         source = subject.audience
         source_names = apis.scopes_of(request.connection, source) if source else frozenset[str]()
         available = exchange.available(
-            rights, self.audience, self.subject_scope, source_names, request.apis
+            rights,
+            self.audience,
+            request.apis,
+            granted=subject.grant.scope,
+            source_scope=self.subject_scope,
+            source_names=source_names,
         )
         if available is None:
             request.facts["resource"] = self.audience

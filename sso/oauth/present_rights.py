@@ -53,9 +53,7 @@ def _exchangers(connection: Connection, token: SubjectToken) -> list[RegisteredC
     return exchangers
 
 
-def rights_by_exchange(
-    connection: Connection, client: RegisteredClient, token: SubjectToken
-) -> Allowed:
+def by_exchange(connection: Connection, client: RegisteredClient, token: SubjectToken) -> Allowed:
     """Return what the client may get for a token that it presents."""
     grant, owner = token.grant, token.owner
     groups = grant.user.groups
