@@ -124,4 +124,6 @@ def redacted_like(expected: str, received: str) -> str:
 
 def described(case: Case) -> str:
     """Return the description as a cause: a `Message` if its code is known."""
-    return describe(case.cause, name=case["name"]) if case.cause else case["description"]
+    if case.cause is None:
+        return case["description"]
+    return describe(case.cause, name=case["name"], resource=case["resource"])

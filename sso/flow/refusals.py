@@ -171,7 +171,9 @@ SENTENCES: dict[Cause, str] = {
     ),
     Cause.UNSUPPORTED_PARAMETER: N_("The parameter '%(name)s' is not supported; leave it out."),
     Cause.UNSUPPORTED_RESPONSE_TYPE: N_("The only response_type is code."),
-    Cause.UNSUPPORTED_TOKEN_TYPE: N_("The only '%(name)s' is %(type)s."),
+    Cause.UNSUPPORTED_TOKEN_TYPE: N_(
+        "The only '%(name)s' is urn:ietf:params:oauth:token-type:access_token."
+    ),
     Cause.WRONG_AUDIENCE: "The access token is for another audience: %(resource)s.",
 }
 

@@ -99,7 +99,13 @@ _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does t
 _BANK = "tests/applications/test_high_assurance.py runs it"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
+_EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 NOT_RUN = {
+    '.venv/bin/flask client create --name "Documents backend" --service --exchange '
+    "--exchange-from https://docs.example.com --api https://maps.example.com=read": _EXCHANGE,
+    "POST /api/auth/oauth2/token": _EXCHANGE,
+    '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
+    '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
     _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
     "python3 -m venv .venv": "the same, line by line",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "

@@ -146,7 +146,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
                 raise InvalidRequestError(describe(Cause.ACTOR_TOKEN))
         for name in ("subject_token_type", "requested_token_type"):
             if form.get(name, ACCESS_TOKEN) != ACCESS_TOKEN:
-                fault = describe(Cause.UNSUPPORTED_TOKEN_TYPE, name=name, type=ACCESS_TOKEN)
+                fault = describe(Cause.UNSUPPORTED_TOKEN_TYPE, name=name)
                 raise InvalidRequestError(fault)
 
     def _find_subject(self, client: RegisteredClient) -> SubjectToken:
