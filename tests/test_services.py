@@ -44,6 +44,7 @@ from sso.services import (
     clients,
     connections,
     credentials,
+    declared_accounts,
     group_editing,
     groups,
     identities,
@@ -72,6 +73,7 @@ NEW = "another long password"
 HERE = Browser("192.0.2.1", "Firefox", is_known=False)
 BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
+RENAMED = {"email": {"before": "old@x.org", "after": "dana@example.com"}}
 HOOK = "https://hooks.example/sso"
 OLD_HASH = "$2b$04$......................7TQ9xFGqhMt4mw2mtGz5Mpr5Ft4VLIi"
 CORP = OidcProvider(
@@ -200,17 +202,23 @@ CASES = [
     act(accounts.delete, "user_deleted", "", user),
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
-    plain(accounts.meant, "", [accounts.Declaration(email="erin@example.com")]),
-    plain(accounts.plan, "", [accounts.Declaration(email="erin@example.com", name="Erin")]),
-    plain(accounts.require_administrators, "", OLGA, []),
-    plain(accounts.hash_passwords, "", lambda _: _planned(**ERIN)),
-    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+    plain(accounts.fill, "", lambda _: User(claims={}, groups=[]), None,
+          email="erin@example.com", name="Erin"),
+    plain(accounts.edit, "", user, name="Dana Else"),
+    plain(accounts.switch, "", user, {"email": "dana@example.com", "disabled": False}, True, None),
+    plain(accounts.owner_of, "", "dana@example.com"),
+    act(accounts.take_effect, "user_changed", "email_changed", lambda w: [(w.user, RENAMED)]),
+    plain(declared_accounts.meant, "", [declared_accounts.Declaration(email="e@x.org")]),
+    plain(declared_accounts.plan, "", [declared_accounts.Declaration(email="e@x.org", name="E")]),
+    plain(declared_accounts.require_administrators, "", OLGA, []),
+    plain(declared_accounts.hash_passwords, "", lambda _: _planned(**ERIN)),
+    Case(declared_accounts.carry_out, lambda _, made: declared_accounts.carry_out(OLGA, made),
          "user_created", "invite", lambda _: _planned(**ERIN)),
-    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+    Case(declared_accounts.carry_out, lambda _, made: declared_accounts.carry_out(OLGA, made),
          "user_created", "verify", lambda _: _planned(**ERIN, password=lambda: NEW)),
-    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+    Case(declared_accounts.carry_out, lambda _, made: declared_accounts.carry_out(OLGA, made),
          "user_created", "", lambda _: _planned(**ERIN, email_verified=True, password=lambda: NEW)),
-    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+    Case(declared_accounts.carry_out, lambda _, made: declared_accounts.carry_out(OLGA, made),
          "user_changed", "email_changed verify",
          lambda w: _planned(email="e@x.org", user_id=w.user.id, disabled=True)),
     plain(importing.accept_hash, "", OLD_HASH),
@@ -410,7 +418,11 @@ CASES = [
          "webhook_deleted", "", lambda _: _webhook().id),
     plain(notifications.verify, "verify", user),
     plain(notifications.invited, "invite", user),
-    plain(notifications.welcome, "invite verify", lambda w: [w.user], lambda w: [w.user]),
+    plain(notifications.welcome, "", lambda w: [w.user], lambda w: [w.user]),
+    plain(notifications.queue_all, "invite",
+          lambda w: notifications.welcome([w.user], [])[0]),
+    plain(notifications.queue_all, "verify",
+          lambda w: notifications.welcome([], [w.user])[1]),
     plain(notifications.reset_asked, "reset", "dana@example.com"),
     plain(notifications.sign_up_asked, "sign_up", "erin@example.com"),
     plain(notifications.email_change_asked, "change_email email_change_asked", user, "e@x.org"),
@@ -432,8 +444,8 @@ CASES = [
 APART = {"transaction", "checks", "changes", "profiles", "roles"}
 
 
-def _planned(**declared: Any) -> list[accounts.Planned]:
-    return accounts.plan([accounts.Declaration(**declared)]).planned
+def _planned(**declared: Any) -> list[declared_accounts.Planned]:
+    return declared_accounts.plan([declared_accounts.Declaration(**declared)]).planned
 
 
 def _identity(world: World) -> Identity:

@@ -18,6 +18,7 @@ from sso.extensions import UtcDateTime
 if TYPE_CHECKING:
     from sso.audit import Record
 
+_AT_ONCE = 10_000  # users in a statement; SQLite takes 32,766 values
 # The receivers do not get IP addresses, browsers and operators.
 _SENT = ("changes", "sid", "amr", "scope", "grant", "kind", "reason")
 
@@ -91,20 +92,24 @@ def _types(record: "Record") -> Iterator[str]:
 
 def _people(connection: Connection, records: Sequence["Record"]) -> dict[str, dict[str, str]]:
     """Return the current email and name of users, by id."""
-    ids = {UUID(record.user) for record in records if record.user and record.deleted_user is None}
-    rows = connection.execute(select(_USERS).where(_USERS.c.id.in_(ids))) if ids else ()
-    return {str(row.id): {"email": row.email, "name": row.name} for row in rows}
+    ids = list({UUID(record.user) for record in records if record.user and record.person is None})
+    people = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = _USERS.c.id.in_(ids[start : start + _AT_ONCE])
+        for row in connection.execute(select(_USERS).where(some)):
+            people[str(row.id)] = {"email": row.email, "name": row.name}
+    return people
 
 
 def _is_of_doctor(record: "Record", people: dict[str, dict[str, str]]) -> bool:
-    person = record.deleted_user or people.get(record.user or "", {})
+    person = record.person or people.get(record.user or "", {})
     return person.get("email", "").endswith(f"@{DOCTOR_DOMAIN}")
 
 
 def _body(name: str, record: "Record", people: dict[str, dict[str, str]]) -> str:
     data: dict[str, Any] = {}
     if record.user:
-        data = {"sub": record.user, **(record.deleted_user or people.get(record.user, {}))}
+        data = {"sub": record.user, **(record.person or people.get(record.user, {}))}
     if record.client:
         data["client_id"] = record.client
     data |= {field: record.fields[field] for field in _SENT if field in record.fields}

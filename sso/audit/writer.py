@@ -7,7 +7,7 @@ second, on a connection of its own, so that no request waits for it.
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from flask import Flask, g, has_app_context
@@ -32,21 +32,36 @@ _EVENTS = table(
 )
 
 
-def add(connection: Connection, events: Iterable[audit.Record]) -> None:
+class Pending(NamedTuple):
+    """An event that waits, and its row.
+
+    The row is made when the event is recorded: while events are written, SQLite lets nobody else
+    write, and one command may have recorded thousands.
+    """
+
+    record: audit.Record
+    row: dict[str, Any]
+
+
+def pending(record: audit.Record) -> Pending:
+    return Pending(record, _row(record))
+
+
+def add(connection: Connection, events: Iterable[Pending]) -> None:
     """Write events on a connection of the caller's, by one statement."""
-    connection.execute(insert(_EVENTS), [_values(event) for event in events])
+    connection.execute(insert(_EVENTS), [event.row for event in events])
 
 
-def _values(event: audit.Record) -> dict[str, Any]:
+def _row(record: audit.Record) -> dict[str, Any]:
     return {
         "id": uuid4(),
-        "at": event.at,
-        "name": str(event.name),
-        "user_id": event.user[:36] if event.user else None,
-        "client_id": event.client[:48] if event.client else None,
-        "address": event.address or None,
-        "browser": event.browser or None,
-        "fields": json.dumps(event.fields, sort_keys=True),
+        "at": record.at,
+        "name": str(record.name),
+        "user_id": record.user[:36] if record.user else None,
+        "client_id": record.client[:48] if record.client else None,
+        "address": record.address or None,
+        "browser": record.browser or None,
+        "fields": json.dumps(record.fields, sort_keys=True),
     }
 
 
@@ -66,12 +81,12 @@ def init_app(app: Flask, engine: Engine) -> None:
 
 def flush(app: Flask) -> bool:
     """Write now what waits in this process."""
-    buffer: Buffer[audit.Record] = app.extensions[_BUFFER]
+    buffer: Buffer[Pending] = app.extensions[_BUFFER]
     return buffer.flush()
 
 
-def _note(noted: audit.Record) -> None:
-    g.setdefault(_NOTED, []).append(noted)
+def _note(record: audit.Record) -> None:
+    g.setdefault(_NOTED, []).append(pending(record))
 
 
 def _is_ours(session: Session) -> bool:
@@ -80,10 +95,10 @@ def _is_ours(session: Session) -> bool:
 
 def write(connection: Connection) -> None:
     """Write what waits on the connection of a transaction that is about to be committed."""
-    if pending := g.get(_NOTED):
-        add(connection, pending)
+    if events := g.get(_NOTED):
+        add(connection, events)
         # Only here: what belongs to no transaction may have been rolled back.
-        webhook_queue.add(connection, pending)
+        webhook_queue.add(connection, [event.record for event in events])
 
 
 def written() -> None:
@@ -93,8 +108,8 @@ def written() -> None:
 
 def undone() -> None:
     """The transaction is rolled back: what it recorded did not happen."""
-    if pending := g.get(_NOTED):
-        pending[:] = [one for one in pending if one.name.survives_rollback]
+    if events := g.get(_NOTED):
+        events[:] = [event for event in events if event.record.name.survives_rollback]
 
 
 @event.listens_for(db.session, "before_commit")
@@ -116,8 +131,8 @@ def _undone(session: Session) -> None:
         undone()
 
 
-def _end_of_context(buffer: Buffer[audit.Record], fault: BaseException | None) -> None:
-    pending: list[Any] = g.pop(_NOTED, [])
-    left = [one for one in pending if one.name.survives_rollback or fault is None]
+def _end_of_context(buffer: Buffer[Pending], fault: BaseException | None) -> None:
+    events: list[Pending] = g.pop(_NOTED, [])
+    left = [event for event in events if event.record.name.survives_rollback or fault is None]
     if left:
         buffer.put(left)

@@ -41,10 +41,10 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import accounts, checks, clients
-from sso.services.accounts import Declaration, Planned
+from sso.services import accounts, checks, clients, declared_accounts
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
+from sso.services.declared_accounts import Declaration, Planned
 from sso.store import clients as stored_clients
 from sso.store import sessions, users
 
@@ -302,7 +302,7 @@ def apply_command(
         if work.deletions:
             confirm(f"Delete {len(work.deletions)} with all their sessions and tokens?", yes)
         with progress_bar("Passwords", as_json) as report:
-            for hashed in accounts.hash_passwords(work.users):
+            for hashed in declared_accounts.hash_passwords(work.users):
                 if report:
                     report(hashed, len(work.users))
     if not only_plan and (changes or work.users):
@@ -335,7 +335,7 @@ def find_work(
     work = Work()
     errors: list[str] = []
     _compare_clients(content.get("clients", []), work, errors)
-    planned = accounts.plan(declared, any_cost=slow_passwords, report=report)
+    planned = declared_accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
     if errors:
@@ -343,7 +343,7 @@ def find_work(
     if prune:
         _find_surplus(content, work)
     actor = audit.operator(by="apply")
-    accounts.require_administrators(actor, work.users, work.surplus_users)
+    declared_accounts.require_administrators(actor, work.users, work.surplus_users)
     return work
 
 
@@ -405,7 +405,7 @@ def carry_out(
     now = Work()
     errors: list[str] = []
     _compare_clients(work.clients, now, errors)
-    planned = accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
+    planned = declared_accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
     if errors:
@@ -416,12 +416,12 @@ def carry_out(
             raise Failure("somebody else changed what would be deleted; try again")
     if any(user.row and user.row.id not in work.locked for user in now.users):
         raise Failure("somebody else changed one of these users at this moment; try again")
-    accounts.require_administrators(actor, now.users, now.surplus_users)
+    declared_accounts.require_administrators(actor, now.users, now.surplus_users)
     for entry in now.clients:
         _write_client(actor, entry)
     for client_id in now.surplus_clients:
         clients.delete(actor, client_id)
-    accounts.carry_out(actor, now.users)
+    declared_accounts.carry_out(actor, now.users)
     for user_id in now.surplus_users:
         if user := users.find(user_id):
             accounts.delete(actor, user)
@@ -439,7 +439,7 @@ def lock_everything(work: Work) -> None:
     ):
         stored_clients.lock(client_id)
     # Also users who have appeared since the comparison.
-    rows = accounts.meant([planned.declaration for planned in work.users])
+    rows = declared_accounts.meant([planned.declaration for planned in work.users])
     work.locked = {row.id for row in rows} | {*work.surplus_users}
     users.lock_all(work.locked)
     sessions.lock_of_users(sorted(work.locked))

@@ -44,14 +44,19 @@ _NOISE = re.compile(r"[\s\"']+")
 _REACHES_OUT = re.compile(r"\\|@import|url\((?!#)|image-set\(|image\(|src\(")
 # CSS and presentation attributes that are slow to draw, or that hide the references between
 # elements.
-_SLOW_CSS = re.compile(r"filter|animation|@keyframes|stroke-dasharray(?!:none)|inherit")
+_SLOW_CSS = re.compile(r"filter|animation|@keyframes|stroke-dasharray(?!:none)|inherit|path\(")
 _REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
 _GRADIENTS = ("linearGradient", "radialGradient")
 _MAX_DEPTH = 100
 _MAX_EXPANDED = 1_000_000  # bytes
 _ELEMENT = 50  # bytes that an element without attributes counts as
-_MASKED = 5000  # bytes that an element with a mask counts as: it needs a layer of its own
+_LAYER = 5000  # bytes that an element with a mask or a blend mode counts as
+_BLEND = "mix-blend-mode"
+# Points of an outline may all cross each other: the square of their number, divided by this, counts
+# as bytes. One outline has about 4,400 points then, which Chromium draws within a second.
+_CROSSINGS = 20
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def check_svg(data: bytes) -> list[bytes]:
@@ -104,6 +109,8 @@ class _Checker:
         self.images: list[bytes] = []
         self._ids: dict[str, list[_Element]] = {}
         self._of_styles: set[str] = set()
+        self._blends = False  # in the style sheet: any element may be meant
+        self._count = 0
         self._path = [_Element("")]
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -132,6 +139,7 @@ class _Checker:
         if len(self.open) > _MAX_DEPTH:
             raise ValueError(Message("its elements are nested too deeply; save it as plain SVG"))
         element = _Element(local)
+        self._count += 1
         self._path[-1].children.append(element)
         self._path.append(element)
         if "id" in attributes:
@@ -150,6 +158,8 @@ class _Checker:
                     "presentation attributes"
                 )
             )
+        if self._blends:
+            self._path[0].size += _LAYER * self._count
         costs: dict[_Element, int] = {}
 
         def cost(element: _Element, depth: int) -> int:
@@ -166,7 +176,7 @@ class _Checker:
             return costs[element]
 
         if cost(self._path[0], 0) > _MAX_EXPANDED:
-            raise ValueError(Message("it repeats its parts too often; save it as PNG or WebP"))
+            raise ValueError(Message("it takes browsers too long to draw; save it as PNG or WebP"))
 
     def _attribute(self, element: str, full: str, value: str) -> None:
         name = full.rpartition(" ")[2].lower()
@@ -186,8 +196,12 @@ class _Checker:
             is_css = name in ("style", "filter", "mask", "clip-path", "stroke-dasharray")
             _check_css(f"{name}:{value}" if is_css else value, is_css=is_css)
             self._path[-1].references.update(_references(value))
-            if name == "mask" or (name == "style" and "mask" in value.lower()):
-                self._path[-1].size += _MASKED
+            css = value.lower() if name == "style" else ""
+            if name in ("mask", _BLEND) or "mask" in css or _BLEND in css:
+                self._path[-1].size += _LAYER
+            if name in ("d", "points"):
+                points = len(_NUMBER.findall(value)) // 2
+                self._path[-1].size += points**2 // _CROSSINGS
 
     def end(self, name: str) -> None:
         self.open.pop()
@@ -195,6 +209,7 @@ class _Checker:
         if name == f"{_SVG} style":
             _check_css(self.style, is_css=True)
             self._of_styles |= _references(self.style)
+            self._blends |= _BLEND in self.style.lower()
             self.style = ""
 
     def text(self, data: str) -> None:

@@ -176,8 +176,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def without_query(uri: str) -> str:
-    """Return the part of an untrusted URL that may be logged."""
-    return uri[: _LONGEST * 2].partition("?")[0].partition("#")[0]
+    """Return the part of an untrusted URL that may be logged: no credentials, query or fragment."""
+    return redact_url(uri[: _LONGEST * 2]).partition("?")[0].partition("#")[0]
 
 
 def shown_path(path: str) -> str:

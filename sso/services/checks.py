@@ -184,12 +184,18 @@ class Invalid(OperatorError, ValueError):
         return {code_of(error) for error in self.errors}
 
 
-def metadata_errors(metadata: Mapping[str, Any], groups: Collection[str] = ()) -> list[str]:
-    """Return the errors of a client's metadata. `groups`: its groups before the change."""
+def metadata_errors(
+    metadata: Mapping[str, Any], before: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the errors of a client's metadata.
+
+    `before`: its metadata until now. URLs and groups that it already has may stay, so that a later
+    rule does not stand in the way of another change.
+    """
     errors: list[str | None] = []
     for field in METADATA:
         if field.name in metadata:
-            errors += _field_errors(field, metadata, groups)
+            errors += _field_errors(field, metadata, before or {})
     errors += profile_errors(metadata)
     errors += _grant_errors(metadata)
     return [error for error in errors if error]
@@ -215,13 +221,15 @@ def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
 
 
 def _field_errors(
-    field: Field, metadata: Mapping[str, Any], groups: Collection[str]
+    field: Field, metadata: Mapping[str, Any], before: Mapping[str, Any]
 ) -> Iterable[str | None]:
     """Yield the errors of one field's value."""
     value, label = metadata[field.name], field.noun or Message(field.name)
     match field.kind:
         case Kind.TEXT:
             yield text_error(label, value)
+        case Kind.URL if value == before.get(field.name):
+            pass
         case Kind.URL if error := field.url_error(value):
             key_error = Message("the JWKS URL is refused: %(reason)s", reason=error)
             yield refused(label, value, error) if field.noun else key_error
@@ -241,11 +249,12 @@ def _field_errors(
         case Kind.REDIRECT_URIS:
             is_public = metadata[_AUTH_METHOD.name] == NO_AUTH_METHOD
             error_of = partial(registration_error, is_public=is_public)
-            yield from _url_errors(label, value, error_of)
+            new = [url for url in value if url not in before.get(field.name, ())]
+            yield from _url_errors(label, new, error_of)
         case Kind.WORDS:
             yield _scope_error(value)
         case Kind.NAMES:
-            yield from group_errors(value, groups)
+            yield from group_errors(value, before.get(field.name, ()))
         case Kind.CHOICES:
             yield from (
                 none_of(label, choice, field.choices)

@@ -97,7 +97,6 @@ def _draft(
     fields: Mapping[str, Any], client_id: str | None, secret: str | None
 ) -> tuple[Client, str]:
     """Make a client that is not in the database yet; return it and its secret."""
-    is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if checks.need_secret(fields):
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
@@ -105,10 +104,9 @@ def _draft(
     client = Client(
         client_id=client_id or _client_id(),
         secret_digest=crypto_secrets.digest(secret) if secret else "",
-        disabled_at=clock.now() if fields.get("disabled") else None,
     )
-    implied = checks.implied_by_profile(fields, {})
-    _edit(client, {**DEFAULTS, "require_pkce": is_public, **implied, **fields})
+    clients.set_disabled(client, bool(fields.get("disabled")))
+    _edit(client, replacing_registration(fields))
     return client, secret or ""
 
 
@@ -193,7 +191,7 @@ def _alter(
         notes.append(f"It needs a secret: {command}")
     disabled = fields.get("disabled", before["disabled"])
     if disabled != before["disabled"]:
-        client.disabled_at = clock.now() if disabled else None
+        clients.set_disabled(client, disabled)
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
@@ -227,7 +225,7 @@ def rotate_secret(
 def disable(actor: Actor, client_id: str) -> Client:
     """Disable a client; its grants and tokens end. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = client.disabled_at or clock.now()
+    clients.set_disabled(client, True)
     _end_access(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
@@ -237,7 +235,7 @@ def disable(actor: Actor, client_id: str) -> Client:
 def enable(actor: Actor, client_id: str) -> Client:
     """Enable a client again; its ended grants stay ended. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = None
+    clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client
 
@@ -273,7 +271,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
-    errors = checks.metadata_errors(metadata, before.get("groups", ()))
+    errors = checks.metadata_errors(metadata, before)
     earlier = [entry for name in apis.FIELDS for entry in before.get(name, ())]
     errors += apis.client_errors(metadata, earlier)
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
@@ -343,7 +341,8 @@ def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
     Omitted fields get their defaults, except `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
-    return {**DEFAULTS, "require_pkce": is_public or bool(fields.get("profile")), **fields}
+    implied = checks.implied_by_profile(fields, {})
+    return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
 
 
 def registration_document(client: Client) -> dict[str, Any]:

@@ -460,7 +460,7 @@ def disable_user(actor: Actor, provider: Provider, identity: Identity, reason: s
         logger.warning("directory %s: user %s is not disabled: %s", provider.id, user.id, error)
         revocation.everything_of_user(user.id, "barred")
         return
-    user.disabled_at = identity.barred_at = clock.now()
+    users.set_disabled(user, True, directory=identity)
     db.session.flush()
     revocation.everything_of_user(user.id, "user_disabled")
     api_tokens.end_of(actor, [user.id], "owner_disabled")
@@ -476,7 +476,7 @@ def enable_user(actor: Actor, provider: Provider, upstream_identity: UpstreamIde
     user = users.lock_any(identity.user_id)
     if user is None or user.disabled_at != identity.barred_at:
         return
-    user.disabled_at = identity.barred_at = None
+    users.set_disabled(user, False, directory=identity)
     db.session.flush()
     audit.event(Event.USER_ENABLED, by=provider.id, user=user.id)
 

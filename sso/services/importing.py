@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sso import audit, clock, context
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
@@ -157,15 +157,16 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     Raises `IntegrityError` if somebody else adds one of them at this moment, and `NotAllowed`.
     """
     roles.require_admin(actor)
-    fit = [one for one in people if one.refused is None]
-    known = users.existing([one.email for one in fit], [one.user_id for one in fit if one.user_id])
+    fit = [person for person in people if person.refused is None]
+    user_ids = [person.user_id for person in fit if person.user_id]
+    existing = users.existing([person.email for person in fit], user_ids)
     rules.methods.add(users.foreign_hash_methods())
-    outcomes = [_examined(one, known, rules) for one in people]
+    outcomes = [_examined(person, existing, rules) for person in people]
     if rules.is_plan:
         return outcomes
-    added = [_user(one.person) for one in outcomes if one.fate == Fate.IMPORTED]
+    added = [_user(outcome.person) for outcome in outcomes if outcome.fate == Fate.IMPORTED]
     users.add_all(added)
-    users.note_foreign_hashes({one.method for one in outcomes if one.method})
+    users.note_foreign_hashes({outcome.method for outcome in outcomes if outcome.method})
     named_groups.touch({name for user in added for name in user.groups})
     for user in added:
         audit.event(Event.USER_IMPORTED, by=actor.by, user=user.id, source=rules.source)
@@ -174,10 +175,10 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
 
 def _examined(
     person: Person,
-    known: tuple[Mapping[str, UUID], Collection[UUID]],
+    existing: tuple[Mapping[str, UUID], Collection[UUID]],
     rules: Rules,
 ) -> Outcome:
-    emails, ids = known
+    emails, ids = existing
     person = replace(person, groups=list(person.groups), claims=dict(person.claims))
     outcome = Outcome(person)
     unfit = person.refused or checks.text_error(checks.NAME, person.name)
@@ -220,9 +221,9 @@ def _password_problem(outcome: Outcome, rules: Rules) -> str | None:
 
 def _take_groups(outcome: Outcome, rules: Rules) -> None:
     person, settings = outcome.person, context.settings()
-    wanted = list(dict.fromkeys(person.groups))
+    names = list(dict.fromkeys(person.groups))
     person.groups = []
-    for name in wanted:
+    for name in names:
         if checks.group_errors([name], ()):
             outcome.left_out.append("a group whose name is not valid here")
         elif name in (settings.admin_group, settings.helpdesk_group) and not rules.allow_admins:
@@ -235,7 +236,7 @@ def _take_groups(outcome: Outcome, rules: Rules) -> None:
 
 
 def _user(person: Person) -> User:
-    return User(
+    user = User(
         id=person.user_id or uuid4(),
         email=person.email,
         email_verified=person.email_verified,
@@ -243,5 +244,6 @@ def _user(person: Person) -> User:
         password_hash=person.password_hash,
         claims=person.claims,
         groups=person.groups,
-        disabled_at=clock.now() if person.disabled else None,
     )
+    users.set_disabled(user, person.disabled)
+    return user

@@ -7,7 +7,7 @@ Functions for operators return False if the mail was not queued, for instance be
 too many within the hour.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,6 +20,7 @@ from sso.i18n import N_
 from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
 from sso.store import outbox
+from sso.store.outbox import NewMail
 
 APP_NAME = N_("Authenticator app")
 # Domains without mail: RFC 6761 §6.4, and the domain of the user of `flask doctor`. Other reserved
@@ -37,14 +38,20 @@ def invited(user: User) -> bool:
     return _enqueue("invite", user.email, user) is not None
 
 
-def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
-    """Invite many new users, and ask others to confirm the address, in few statements."""
-    for kind, users in (("invite", people), ("verify", unverified)):
-        queued = [mail for user in users if (mail := _mail(kind, user.email, user, {}))]
-        surplus = outbox.add_all(queued)
-        for mail in queued:
-            if mail.id in surplus:
-                audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
+def welcome(invited: Iterable[User], unverified: Iterable[User]) -> list[list[NewMail]]:
+    """Make the mails that invite many new users, and ask others to confirm the address."""
+    return [
+        [mail for user in users if (mail := _mail(kind, user.email, user, {}))]
+        for kind, users in (("invite", invited), ("verify", unverified))
+    ]
+
+
+def queue_all(mails: Sequence[NewMail]) -> None:
+    """Queue many mails of one kind in few statements."""
+    surplus = outbox.add_all(mails)
+    for mail in mails if surplus else ():
+        if mail.id in surplus:
+            audit.event(Event.MAIL_LIMITED, kind=mail.kind, user=mail.user_id)
 
 
 def reset_asked(email: str) -> bool:
@@ -150,9 +157,10 @@ def _enqueue(
     **details: Any,
 ) -> UUID | None:
     """Queue a mail; return its id, or `None` if it was not queued."""
-    mail = _mail(kind, email, user, details)
-    if mail is None:
+    planned = _mail(kind, email, user, details)
+    if planned is None:
         return None
+    mail = Mail(**planned._asdict())
     if due:
         mail.next_attempt_at = due
     if outbox.add_mail(mail):
@@ -161,10 +169,10 @@ def _enqueue(
     return None
 
 
-def _mail(kind: str, email: str, user: User | None, details: dict[str, Any]) -> Mail | None:
+def _mail(kind: str, email: str, user: User | None, details: dict[str, Any]) -> NewMail | None:
     """Make a mail that is not queued yet, or return `None` if it cannot be delivered."""
     if any(f".{domain(email)}".endswith(f".{suffix}") for suffix in _NOWHERE):
         return None
     details = {**details, "language": context.language()}
     user_id = user.id if user else None
-    return Mail(id=uuid4(), kind=kind, address=email, user_id=user_id, details=details)
+    return NewMail(uuid4(), kind, email, user_id, details)

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from sso import audit, clock, context
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import WEBHOOK_EVENTS, Event
 from sso.config.urls import call_error, is_loopback, strict_url_error
@@ -50,7 +50,7 @@ def change(
     webhook = _locked(webhook_id)
     before = described(webhook)
     subscribed = events.applied_to(webhook.events) if events else webhook.events
-    if errors := _errors(url or webhook.url, subscribed):
+    if errors := _errors(url or webhook.url, subscribed, webhook):
         raise Invalid(errors)
     webhook.url, webhook.events = url or webhook.url, _tidy(subscribed)
     if webhook.url != before["url"]:
@@ -68,8 +68,7 @@ def change(
 def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhook:
     """Disable a webhook; waiting deliveries are dropped. Raises `LookupError`."""
     webhook = _locked(webhook_id)
-    webhook.disabled_at = webhook.disabled_at or clock.now()
-    webhook.disabled_reason = reason
+    webhooks.set_disabled(webhook, True, reason)
     db.session.flush()
     audit.event(Event.WEBHOOK_DISABLED, webhook=webhook.id, url=webhook.url, reason=reason)
     return webhook
@@ -79,7 +78,7 @@ def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhoo
 def enable(actor: Actor, webhook_id: UUID) -> Webhook:
     """Enable a webhook for events from now on. Raises `LookupError`."""
     webhook = _locked(webhook_id)
-    webhook.disabled_at = webhook.disabled_reason = None
+    webhooks.set_disabled(webhook, False)
     _reset_failures(webhook)
     db.session.flush()
     audit.event(Event.WEBHOOK_ENABLED, webhook=webhook.id, url=webhook.url)
@@ -112,9 +111,12 @@ def _tidy(events: Iterable[str]) -> list[str]:
     return [str(event) for event in WEBHOOK_EVENTS if event in names]
 
 
-def _errors(url: str, events: Sequence[str]) -> list[str]:
-    errors = [f"the URL {url[:200]!r} is refused: {error}"] if (error := _url_error(url)) else []
-    unknown = sorted(set(events) - set(WEBHOOK_EVENTS))
+def _errors(url: str, events: Sequence[str], webhook: Webhook | None = None) -> list[str]:
+    """Return why the webhook cannot have these; what it already has may stay."""
+    errors = []
+    if (webhook is None or url != webhook.url) and (error := _url_error(url)):
+        errors.append(f"the URL {url[:200]!r} is refused: {error}")
+    unknown = sorted(set(events) - set(WEBHOOK_EVENTS) - set(webhook.events if webhook else ()))
     if unknown or not events:
         problem = f"unknown events: {', '.join(unknown)}" if unknown else "there is no event"
         errors.append(f"{problem}; known: {', '.join(WEBHOOK_EVENTS)}")

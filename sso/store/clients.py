@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from sso import database
+from sso import clock, database
 from sso.config import urls
 from sso.config.images import Image
 from sso.database import dialects
@@ -284,6 +284,11 @@ def lock_to_remove(client_id: str) -> Client | None:
 def remove(client: Client) -> None:
     """Delete a client with its consents, grants, codes and tokens (by foreign key)."""
     db.session.execute(delete(Client).where(Client.client_id == client.client_id))
+
+
+def set_disabled(client: Client, is_disabled: bool) -> None:
+    """Disable a client, since now unless it already is; or enable it. Only changes the object."""
+    client.disabled_at = (client.disabled_at or clock.now()) if is_disabled else None
 
 
 def set_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:

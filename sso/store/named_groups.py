@@ -10,7 +10,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import Group
 from sso.store import clients, groups
-from sso.store.lists import Order, write
+from sso.store.lists import Order, batches, write
 
 BY_NAME = Order((Group.name,))
 
@@ -65,23 +65,29 @@ def lock_requiring(name: str) -> list[str]:
 
 def ensure(names: Iterable[str]) -> None:
     """Add the groups that do not exist yet; several transactions may do so at once."""
-    new_names = set(names) - {group.name for group in of_names(set(names))}
-    if not new_names:
-        return
-    now = clock.now()
-    rows = [
-        {"id": uuid4(), "name": name, "version": 1, "created_at": now, "updated_at": now}
-        for name in sorted(new_names)
-    ]
-    dialects.insert_or_ignore(Group, rows)
+    for batch in batches(sorted(set(names)), 5_000):  # of rows with five values
+        existing = {group.name for group in of_names(batch)}
+        now = clock.now()
+        rows = [
+            {"id": uuid4(), "name": name, "version": 1, "created_at": now, "updated_at": now}
+            for name in batch
+            if name not in existing
+        ]
+        if rows:
+            dialects.insert_or_ignore(Group, rows)
 
 
 def touch(names: Iterable[str]) -> None:
     """Record that the members of these groups have changed; add the groups that do not exist."""
-    for name in sorted(set(names)):  # in one order: two transactions never wait for each other
-        statement = update(Group).where(Group.name == name)
-        if not write(statement.values(version=Group.version + 1, updated_at=clock.now())):
-            ensure([name])
+    listed = sorted(set(names))
+    existing: set[str] = set()
+    for batch in batches(listed):
+        # Locked in one order: two transactions never wait for each other.
+        locked = select(Group.name).where(Group.name.in_(batch)).order_by(Group.name)
+        existing.update(db.session.scalars(locked.with_for_update()))
+        changed = update(Group).where(Group.name.in_(batch))
+        write(changed.values(version=Group.version + 1, updated_at=clock.now()))
+    ensure(name for name in listed if name not in existing)
 
 
 def add(group: Group) -> None:

@@ -58,6 +58,12 @@ def claim(most_of_each: int, until: datetime) -> list[Claimed]:
     return claimed
 
 
+def set_disabled(webhook: Webhook, is_disabled: bool, reason: str | None = None) -> None:
+    """Disable a webhook, since now unless it already is, for this reason; or enable it."""
+    webhook.disabled_at = (webhook.disabled_at or clock.now()) if is_disabled else None
+    webhook.disabled_reason = reason
+
+
 def note_success(webhook_id: UUID) -> None:
     """Record that the receiver accepted a delivery: it no longer fails."""
     write(

@@ -14,7 +14,7 @@ from sso import audit
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
-from sso.services import accounts, credentials, second_factors
+from sso.services import accounts, credentials, mail_links, second_factors
 from tests.attacks.conftest import Watch, reset_link
 from tests.conftest import Clock
 from tests.store.test_races import at_once
@@ -803,3 +803,34 @@ def test_a_copy_of_the_cookie_counts_once(app: Flask, user: User, mailbox: Mailb
         copy.submit(email=user.email, password=NEW)
     assert all(is_signed_in(copy) for copy in copies)
     assert allowed(app) == 1
+
+
+LINKS = [mail_links.CHANGE_EMAIL, mail_links.ENROLMENT, mail_links.LINK_USED]
+
+
+@pytest.mark.parametrize("purpose", LINKS)
+def test_the_first_factor_ends_what_was_asked_for_before(
+    app: Flask, user: User, mailbox: Mailbox, purpose: str
+) -> None:
+    """A link that the thief had asked for would change the address, or allow a factor of his."""
+    owner = Browser(app)
+    owner.sign_in()
+    confirm_by_code(owner, mailbox)
+
+    def make() -> str:
+        with app.app_context():
+            person = db.session.get(User, user.id)
+            email, lives = "x@example.org", timedelta(hours=1)
+            secret = mail_links.make_secret(purpose, email, person, lives)[1]
+            db.session.commit()
+        return secret
+
+    def is_live(secret: str) -> bool:
+        with app.app_context():
+            return mail_links.find(secret, purpose) is not None
+
+    before = make()
+    assert is_live(before)
+    enrol_totp(owner)
+    assert not is_live(before)
+    assert is_live(make())

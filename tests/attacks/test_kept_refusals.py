@@ -84,6 +84,9 @@ def test_no_secret_is_kept(scene: Scene, explain: Explain) -> None:
         f"{CALLBACK}#access_token={tokens['access_token']}",
         f"https://dana:{quote(PASSWORD)}@books.example/callback",
         f"https://books.example/{tokens['id_token']}/callback",
+        # Nothing of these looks like a secret; their places alone tell.
+        f"{CALLBACK}#{sent('fragment-of-this-person')}",
+        f"https://{sent('user-info-of-this-person')}@books.example/callback",
     ):
         browser.authorize(client, redirect_uri=uri, state=state, nonce=nonce)
         query = urlencode({"client_id": client.client_id, "post_logout_redirect_uri": uri})
@@ -93,6 +96,7 @@ def test_no_secret_is_kept(scene: Scene, explain: Explain) -> None:
     browser.authorize(client, prompt="login everything", login_hint=sent("dana-hint"), state=state)
     browser.open(f"{ORIGIN}{BASE}/token?code={code}")
     browser.open(f"{ORIGIN}{BASE}/{tokens['refresh_token']}/token")
+    browser.open(f"{ORIGIN}{BASE}/{sent('segment-' + 'k3' * 20)}/token")
     link = sent("sso_ml_" + "y" * 43)
     browser.open(f"{ORIGIN}{BASE}/new-password?token={link}")
     form = {"email": "dana@example.com", "password": PASSWORD}

@@ -250,7 +250,7 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
         event = audit.Record(
             Event.EXPORTED, clock.now() - timedelta(hours=1), None, None, None, None, {}
         )
-        writer.add(db.session.connection(), [event])
+        writer.add(db.session.connection(), [writer.pending(event)])
         db.session.commit()
     assert verify(app) == []
 
@@ -304,7 +304,8 @@ def test_it_is_bounded_while_the_database_is_away_too(
 
     def put(*users: str) -> None:
         name, at = Event.SIGN_IN_FAILED, clock.now()
-        waiting.put([audit.Record(name, at, user, None, None, None, {}) for user in users])
+        records = [audit.Record(name, at, user, None, None, None, {}) for user in users]
+        waiting.put([writer.pending(record) for record in records])
 
     def away(*_: object) -> None:
         put(*come)

@@ -116,3 +116,42 @@ def test_elsewhere_it_is_quiet(environ: dict[str, str], tmp_path: Path) -> None:
     os.close(writing)
     with os.fdopen(reading) as pipe:
         assert "Backing up" not in pipe.read()
+
+
+CHANGES = [
+    ["client", "create", "--name", "Wiki", "--redirect-uri", "https://wiki.example/cb"],
+    ["user", "invite", "--email", "erin@example.com", "--name", "Erin"],
+    ["user", "disable", "erin@example.com"],
+    ["group", "create", "staff"],
+    ["api-token", "create", "--name", "HR", "--scope", "scim:read"],
+    ["webhook", "create", "--url", "https://hooks.example/x", "--event", "signed_in"],
+    ["apply", "FILE"],
+    ["user", "delete", "erin@example.com", "--yes"],
+]
+
+
+def test_audit_events_are_no_part_of_what_a_terminal_shows(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Beside a terminal, they go to standard error; answers alone go to standard output."""
+    path = tmp_path / "sso.toml"
+    path.write_text('format = 1\n[[users]]\nemail = "fay@example.com"\nname = "Fay"\n')
+    changes = [[str(path) if word == "FILE" else word for word in words] for words in CHANGES]
+    ours, theirs = pty.openpty()
+    for words in changes:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *words],
+            cwd=ROOT, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, check=False,
+        )  # fmt: skip
+        shown = os.read(ours, 100_000).decode()
+        assert done.returncode == 0, shown
+        assert "sso.audit" not in shown
+    os.close(theirs)
+    os.close(ours)
+    path.write_text('format = 1\n[[users]]\nemail = "gil@example.com"\nname = "Gil"\n')
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "apply", str(path)],
+        cwd=ROOT, env=environ, capture_output=True, check=True,
+    )  # fmt: skip
+    assert b"user_created" in done.stderr
+    assert b"sso.audit" not in done.stdout

@@ -381,3 +381,28 @@ def test_a_language_chosen_while_an_operator_changes_a_claim(
         found = users.find(user.id)
         assert found
         assert found.claims == {"nickname": "D", "locale": "fr"}
+
+
+LINK_LOCAL = "https://[fe80::1]/bye"
+
+
+@pytest.mark.parametrize("name", ["backchannel_logout_uri", "jwks_uri", "redirect_uris"])
+def test_what_a_later_rule_refuses_blocks_no_other_change(app: Flask, run: Any, name: str) -> None:
+    """Else nobody could even rename the client before somebody corrects that."""
+    client = make_client(app)
+    value: Any = [LINK_LOCAL + "#old"] if name == "redirect_uris" else LINK_LOCAL
+    with app.app_context():
+        row = clients.find(client.client_id)
+        assert row is not None
+        row.set_client_metadata({**row.client_metadata, name: value})
+        db.session.commit()
+    done = run("client", "update", client.client_id, "--name", "Library")
+    assert done.exit_code == 0, done.stderr
+    option = {"backchannel_logout_uri": "--backchannel-logout-uri", "jwks_uri": "--jwks-uri",
+              "redirect_uris": "--add-redirect-uri"}[name]  # fmt: skip
+    assert run("client", "update", client.client_id, option, f"{LINK_LOCAL}/2#x").exit_code != 0
+    with app.app_context():
+        row = clients.find(client.client_id)
+        assert row is not None
+        assert row.client_name == "Library"
+        assert row.client_metadata[name] == value

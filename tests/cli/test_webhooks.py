@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 from flask import Flask
+from sqlalchemy import select
 from standardwebhooks import Webhook as Verifier
 
 from sso.audit import writer
+from sso.extensions import db
+from sso.models import Webhook
 from sso.store import webhooks as stored
 from tests.jobs.test_webhook_delivery import Receiver, deliver
 from tests.support.events import events
@@ -194,3 +197,19 @@ def test_deliveries_are_listed(app: Flask, run: Any) -> None:
     assert row["next_attempt_at"]
     assert "it answered 503" in run("deliveries", made["id"]).stdout
     assert "failing since" in run("list").stdout
+
+
+def test_what_a_later_rule_refuses_blocks_no_other_change(app: Flask, run: Any) -> None:
+    id_ = create(run)["id"]
+    with app.app_context():
+        webhook = db.session.scalars(select(Webhook)).one()
+        webhook.url, webhook.events = "https://[fe80::1]/x", ["signed_in", "no_more"]
+        db.session.commit()
+    done = run("update", id_, "--add-event", "signed_up")
+    assert done.exit_code == 0, done.stderr
+    assert run("update", id_, "--url", "https://[fe80::1]/y").exit_code != 0
+    assert run("update", id_, "--add-event", "never").exit_code != 0
+    with app.app_context():
+        webhook = db.session.scalars(select(Webhook)).one()
+        assert webhook.url == "https://[fe80::1]/x"
+        assert set(webhook.events) == {"signed_in", "signed_up"}

@@ -105,9 +105,55 @@ def test_small_files_that_are_large_drawings(inner: str) -> None:
     data = drawing(inner)
     assert len(data) < 64 * 1024
     begun = process_time()
-    with pytest.raises(ValueError, match="it repeats its parts too often"):
+    with pytest.raises(ValueError, match="it takes browsers too long to draw"):
         images.check_svg(data)
     assert process_time() - begun < 1
+
+
+def outline(points: int, shape: str = "<path d='M{0}z'/>") -> str:
+    """Points on two sides in turn, so that every line crosses all others."""
+    return shape.format(" ".join(f"{9 * (n % 2)} {n}" for n in range(points)))
+
+
+BLENDED = "<rect width='9' height='9' style='mix-blend-mode:difference'/>"
+SHEET = "<style>rect{mix-blend-mode:screen}</style>"
+POLYGON = "<polygon points='{0}'/>"
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_taken"),
+    [
+        (outline(4000), True),
+        (outline(5000), False),
+        (outline(4000, POLYGON), True),
+        (outline(5000, POLYGON), False),
+        (outline(400) * 20, True),
+        (outline(3000) * 3, False),
+        (f"<g id='a'>{outline(2000)}</g>" + "<use href='#a'/>" * 3, True),
+        (f"<g id='a'>{outline(2000)}</g>" + "<use href='#a'/>" * 10, False),
+        (BLENDED * 150, True),
+        (BLENDED * 250, False),
+        (SHEET + "<rect width='9' height='9'/>" * 150, True),
+        (SHEET + "<rect width='9' height='9'/>" * 250, False),
+    ],
+)
+def test_outlines_that_cross_themselves_and_layers(inner: str, is_taken: bool) -> None:
+    data = drawing(inner)
+    assert len(data) < 64 * 1024
+    if is_taken:
+        images.check_svg(data)
+    else:
+        with pytest.raises(ValueError, match="it takes browsers too long to draw"):
+            images.check_svg(data)
+
+
+def test_an_outline_in_a_style_is_refused() -> None:
+    """It is not counted there."""
+    for css in ('d:path("M0 0h9")', "D : PATH('M0 0h9')", "clip-path:path('M0 0h9')"):
+        for inner in (f"<path style='{css.replace(chr(39), chr(34))}'/>".replace('"', "&quot;"),
+                      f"<style>a{{{css}}}</style>"):  # fmt: skip
+            with pytest.raises(ValueError, match="keep browsers busy"):
+                images.check_svg(drawing(inner))
 
 
 @pytest.mark.parametrize("size", [(16_000, 16_000), (2000, 2000), (4097, 1)])

@@ -18,6 +18,7 @@ from tests.scim.conftest import make_token
 from tests.support.actors import BASE, Browser
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
+from tests.support.signing import EC, public
 
 BODY = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"], "unknown": 7}
 
@@ -212,3 +213,20 @@ def test_too_many_groups_may_become_fewer(app: Flask) -> None:
     args = ["user", "create", "--email", "f@x.ch", "--name", "F", *args]
     made = run(args=args, input="a long pass phrase here\n" * 2)
     assert "there are more than 100 groups" in made.output
+
+
+@pytest.mark.parametrize("profile_before", [True, False])
+def test_a_replacement_gets_what_the_profile_implies(api: Api, profile_before: bool) -> None:
+    """As a new registration, whether the client has had the profile before or not."""
+    jwks = {"keys": [public(EC)]}
+    keys = {"jwks": jwks, "token_endpoint_auth_method": "private_key_jwt"}
+    fapi = {**BODY, "jwks": jwks, "profile": "fapi2"}
+    made = api("POST", body=fapi if profile_before else {**BODY, **keys}).get_json()
+    answer = api("PUT", f"/{made['client_id']}", fapi)
+    assert answer.status_code == 200, answer.get_json()
+    replaced = answer.get_json()
+    assert replaced["token_endpoint_auth_method"] == "private_key_jwt"
+    implied = ("require_pushed_authorization_requests", "dpop_bound_access_tokens", "require_pkce")
+    assert all(replaced[name] is True for name in implied)
+    contradiction = {**fapi, "token_endpoint_auth_method": "client_secret_basic"}
+    assert api("PUT", f"/{made['client_id']}", contradiction).status_code == 400

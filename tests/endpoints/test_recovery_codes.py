@@ -8,7 +8,15 @@ from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page
 from tests.support.factories import make_user
-from tests.support.second_factors import FACTORS, code_of, codes_of, scan
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import (
+    FACTORS,
+    code_of,
+    codes_of,
+    confirm_by_code,
+    enrol_totp,
+    scan,
+)
 
 DOWNLOAD = f"{BASE}/account/factors/recovery-codes"
 
@@ -71,3 +79,19 @@ def test_the_page_is_gone_afterwards(browser: Browser, sheet: Page) -> None:
 def test_it_needs_the_csrf_token(browser: Browser, sheet: Page) -> None:
     answer = save(browser, {"sheet": sheet.fields["sheet"]})
     assert answer.status_code == 303
+
+
+def test_new_codes_are_reported_by_mail(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """A stranger at an open session who makes codes would else have a way in, unseen."""
+    browser = Browser(app)
+    browser.sign_in()
+    confirm_by_code(browser, mailbox)
+    _, first = enrol_totp(browser)
+    mailbox.read()
+    browser.open(f"{ORIGIN}{BASE}/account/confirm?action=new_codes")
+    codes = codes_of(browser.submit(action="new_codes"))
+    assert len(codes) == 10
+    assert set(codes).isdisjoint(first)
+    (mail,) = mailbox.read()
+    assert user.email in mail["To"]
+    assert "recovery codes" in mail["Subject"].lower()

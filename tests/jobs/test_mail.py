@@ -4,7 +4,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.parser import BytesHeaderParser
 from email.policy import SMTP, compat32
 from pathlib import Path
@@ -491,3 +491,33 @@ def test_the_sender_is_one(app: Flask, name: str) -> None:
         assert [one.addr_spec for one in written.message["From"].addresses] == [
             "no-reply@localhost"
         ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "is_sent"),
+    [
+        ("verify", {}, True),
+        ("verify", {"email_verified": True}, False),
+        ("verify", {"email": "erin@else.example"}, False),
+        ("verify", {"disabled_at": datetime(2026, 11, 1, tzinfo=UTC)}, False),
+        ("invite", {}, True),
+        ("invite", {"password_hash": "x"}, False),
+        ("invite", {"email": "erin@else.example"}, False),
+        ("invite", {"disabled_at": datetime(2026, 11, 1, tzinfo=UTC)}, False),
+    ],
+)
+def test_what_nobody_needs_any_more_is_not_sent(
+    app: Flask, mailbox: Mailbox, kind: str, change: dict[str, Any], is_sent: bool
+) -> None:
+    """The user has confirmed, accepted or changed meanwhile: the link would be a second one."""
+    user_id = make_user(app, "erin@example.com").id
+    mailbox.read()
+    with app.app_context():
+        user = db.session.get_one(User, user_id)
+        user.email_verified, user.password_hash = False, None
+        db.session.flush()
+        assert notifications.verify(user) if kind == "verify" else notifications.invited(user)
+        for name, value in change.items():
+            setattr(user, name, value)
+        db.session.commit()
+    assert len(mailbox.read()) == is_sent

@@ -17,8 +17,8 @@ from sqlalchemy import select
 from standardwebhooks import Webhook as Verifier
 
 from sso import audit
-from sso.audit import writer
-from sso.audit.events import WEBHOOK_EVENTS
+from sso.audit import webhook_queue, writer
+from sso.audit.events import WEBHOOK_EVENTS, Event
 from sso.checkup import installation
 from sso.extensions import db
 from sso.i18n.languages import said
@@ -201,6 +201,20 @@ def test_a_sign_in_and_a_consent(
     said = json.dumps(receiver.got)
     for private in (*tokens.values(), "Werkzeug", secret):
         assert str(private) not in said or private in ("Bearer", 3600, tokens["scope"])
+
+
+def test_a_statement_names_so_many_users_only(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database takes no more than 32,766 values; one commit may change more users."""
+    monkeypatch.setattr(webhook_queue, "_AT_ONCE", 2)
+    users = [make_user(app, f"person{number}@example.com") for number in range(5)]
+    with app.app_context():
+        webhooks.create(audit.SYSTEM, "https://siem.example/hook", ["user_changed"])
+        for user in users:
+            audit.event(Event.USER_CHANGED, user=user.id)
+        db.session.commit()
+        bodies = [json.loads(row.body) for row in db.session.scalars(select(WebhookDelivery))]
+    emails = {body["data"].get("email") for body in bodies}
+    assert emails == {user.email for user in users}
 
 
 def test_what_is_rolled_back_is_not_sent(app: Flask, user: User) -> None:

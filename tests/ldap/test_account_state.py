@@ -36,6 +36,7 @@ def test_who_is_not() -> None:
     assert state(krbPrincipalExpiration="soon") == State.EXPIRED
     assert state(pwdAccountLockedTime="000001010000Z") == State.DISABLED
     assert state(shadowExpire="20000") == State.EXPIRED
+    assert state(shadowExpire="0") == State.EXPIRED  # a day as any other; only -1 is never
 
 
 def test_what_a_bind_means() -> None:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import monotonic, sleep
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso.ldap import directory, filters, messages
-from sso.ldap.connection import Connection, Server, Unavailable
+from sso.ldap.connection import Connection, Refused, Server, Unavailable
 from sso.ldap.directory import Directory
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
@@ -291,6 +292,10 @@ def test_start_tls_cannot_be_stripped() -> None:
     for answer, reason in ((strips, "refuses StartTLS"), (injects, "before TLS")):
         with answering(answer) as server:
             assert reason in refusal(Server(server.host, server.port, "starttls"))
+    for _ in range(100):  # the server's thread sees the end of the connection a moment later
+        if len(seen) == 4:
+            break
+        sleep(0.02)
     assert b"1.3.6.1.4.1.1466.20037" in seen[0]
     assert seen[1::2] == [b"", b""]
 
@@ -330,3 +335,14 @@ def test_a_directory_that_hangs_keeps_few_waiting() -> None:
         ask()  # there is room again
         assert len(ended) == 4
         release.set()
+
+
+def test_a_person_is_in_as_many_groups_as_there_may_be_and_no_more() -> None:
+    def groups(count: int) -> int:
+        values = [f"cn=g{number},dc=example".encode() for number in range(count)]
+        entry = messages.Entry("cn=dana", {"memberof": values})
+        return len(directory.groups_of(directory.GroupRules(), Mock(), entry, ""))
+
+    assert groups(directory.MOST_GROUPS) == directory.MOST_GROUPS
+    with pytest.raises(Refused, match="more than"):
+        groups(directory.MOST_GROUPS + 1)

@@ -1,6 +1,7 @@
 """Pushed authorization requests (RFC 9126)."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -9,6 +10,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso.extensions import db
+from sso.flow.refusals import Reason
 from sso.jobs import worker
 from sso.jobs.upkeep import purge
 from sso.models import PushedRequest, User
@@ -145,6 +147,36 @@ def test_it_does_not_wait_for_ever(
     assert "https://books.example/" in page.html
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, 1])
+@pytest.mark.parametrize("state", ["pushed", "at a page", "at a page of another version"])
+def test_what_it_lives_and_waits_to_the_second(clock: Clock, state: str, seconds: int) -> None:
+    """A page of another version, or after another redirect, has noted no moment."""
+    expires_at = clock.time + redemption.PUSHED_LIFETIME
+    waits_until = clock.time + redemption.PUSHED_WAITS if state == "at a page" else None
+    pushed = redemption.Pushed("client", "{}", expires_at, waits_until, None)
+    end, reason = expires_at, Reason.EXPIRED
+    if state != "pushed":
+        end, reason = waits_until or end + redemption.PUSHED_LIFETIME, Reason.WAITED_TOO_LONG
+    now = end + timedelta(seconds=seconds)
+    refusal = pushed.refusal("client", now, is_waiting=state != "pushed")
+    assert refusal == (None if seconds < 0 else reason)
+
+
+def test_no_page_of_ours_prolongs_the_wait(
+    clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """The hour begins with the first page: else whoever keeps reloading keeps the row for ever."""
+    bring(browser, client, client.push().get_json()["request_uri"])
+    clock.move(minutes=50)
+    assert browser.sign_in().status == 200  # the consent page, an answer of the dispatcher again
+    clock.move(minutes=9)
+    browser.open(browser.page.url)
+    clock.move(minutes=2)
+    page = browser.allow()
+    assert page.status == 400
+    assert page.is_at_server
+
+
 def test_of_another_client(app: Flask, browser: Browser, client: RelyingParty, user: User) -> None:
     uri = client.push().get_json()["request_uri"]
     other = make_client(app, name="Other")
@@ -263,6 +295,25 @@ def test_a_flood_by_one_client_is_bounded(
     assert [one.status_code for one in answers] == [201, 201, 201, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert make_client(app, name="Other").push().status_code == 201
+
+
+def test_a_flood_in_the_name_of_a_public_client_stops_only_its_sender(
+    app: Flask, client: RelyingParty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anyone can name a public client, so what is counted is the address, not the client."""
+    few = replace(limiting.PUSHED_BY_ANYONE, ip_address=3)
+    monkeypatch.setattr(limiting, "PUSHED_BY_ANYONE", few)
+    public = make_client(app, name="Public", public=True, redirect_uris=["https://spa.example/cb"])
+    answers = [public.push() for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 429, 429]
+    assert int(answers[-1].headers["Retry-After"]) > 0
+    other = make_client(app, name="Other", public=True, redirect_uris=["https://other.example/"])
+    assert other.push().status_code == 429
+    assert client.push().status_code == 201  # a confidential one has its own budget
+    form = public.parameters() | public.credentials()
+    elsewhere = {"REMOTE_ADDR": "198.51.100.7"}
+    assert public.post("/oauth2/par", form, environ_base=elsewhere).status_code == 201
+    assert few.account is None
 
 
 def test_they_are_purged(

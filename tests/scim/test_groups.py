@@ -184,3 +184,14 @@ def test_members_have_to_be_users(scim: Provisioner, people: list[str]) -> None:
         assert refused.status_code == 400, bad
     removed = scim.patch(path, {"op": "remove", "path": f'members[value eq "{unknown}"]'})
     assert removed.status_code == 204
+
+
+@pytest.mark.parametrize("op", ["add", "replace", "remove"])
+def test_a_member_filter_takes_no_value(scim: Provisioner, people: list[str], op: str) -> None:
+    """It is for `remove` alone, without a value; the operations before it are not kept either."""
+    group = scim.group("staff", *people)
+    path = f'members[value eq "{people[0]}"]'
+    operations = [{"op": "remove", "path": f'members[value eq "{people[1]}"]'},
+                  {"op": op, "path": path, "value": value(people[0])}]  # fmt: skip
+    assert scim.patch(f"/Groups/{group['id']}", *operations).status_code == 400
+    assert members(scim, group) == set(people)

@@ -275,3 +275,18 @@ def test_pages_are_bounded(app: Flask, scim: Provisioner) -> None:
     assert one.keys() == {"schemas", "id", "userName"}
     (one, *_) = scim.get("/Users", excludedAttributes="emails,meta")["Resources"]
     assert {"emails", "meta"}.isdisjoint(one)
+
+
+def test_an_email_that_is_said_goes_before_a_new_user_name(app: Flask, scim: Provisioner) -> None:
+    made = scim.user(userName="old@example.com")
+    body = {"schemas": [USER], "userName": "new@example.com", "displayName": "Erin"}
+    path = f"/Users/{made['id']}"
+    said = {**body, "emails": [{"value": "mail@example.com", "primary": True}]}
+    assert scim("PUT", path, said).status_code == 200
+    assert row(app, made["id"]).email == "mail@example.com"
+
+
+def test_an_empty_id_is_none(app: Flask, scim: Provisioner) -> None:
+    body = {"schemas": [USER], "userName": "erin@example.com", "externalId": ""}
+    refused = scim("POST", "/Users", body)
+    assert (refused.status_code, refused.get_json()["scimType"]) == (400, "invalidValue")

@@ -29,7 +29,7 @@ ELSEWHERE = {
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
     # About files that commands read.
-    *("accounts._alteration", "accounts.find", "checks.jwks", "checks.logo"),
+    *("declared_accounts._alteration", "declared_accounts.find", "checks.jwks", "checks.logo"),
     # For the log.
     *("authentication.verify_password", "preview._approve"),
     # No sentences.

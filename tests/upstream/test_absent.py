@@ -8,7 +8,7 @@ import pytest
 from sso import clock
 from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
 from sso.process import http_call
-from sso.upstream import github, id_tokens
+from sso.upstream import github, http, id_tokens
 from sso.upstream import oidc as upstream_oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.oidc import OidcClient
@@ -274,3 +274,24 @@ def test_the_tenant_and_the_issuer_at_microsoft(
     claims = without_absent(tid=tid, iss=issuer)
     assert of(MicrosoftProvider, tenant=tenant).accepts_issuer(claims) == is_right
     assert not of(MicrosoftProvider, tenant=tenant).accepts_issuer({**claims, "iss": ABSENT})
+
+
+def test_a_provider_that_fails_is_left_alone_for_a_while(clock: Clock) -> None:
+    """After the third failure it is not asked; once the pause is over, one may try."""
+    clock.stand_still()
+    caller, calls = http.Caller(PLAIN), []
+
+    def fail() -> None:
+        calls.append(1)
+        raise OSError("away")
+
+    def ask() -> int:
+        with pytest.raises(UpstreamUnavailable):
+            caller.run(fail)
+        return len(calls)
+
+    assert [ask() for _ in range(http.MAX_FAILURES + 2)] == [1, 2, 3, 3, 3]
+    clock.move(seconds=http.PAUSE.total_seconds() - 1)
+    assert ask() == 3
+    clock.move(seconds=1)
+    assert [ask(), ask()] == [4, 4]
