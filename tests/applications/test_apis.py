@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,14 +26,17 @@ import pytest
 import requests
 from flask import Flask
 
-from sso import context, create_app
+from sso import audit, context, create_app
 from sso.crypto import keys
+from sso.extensions import db
+from sso.services import apis
+from sso.store import apis as stored_apis
 from tests.applications.software import go, node, node_program, python
 from tests.clients.test_independent_client import sign_in_and_allow
 from tests.clients.test_readme import block
 from tests.support.actors import RelyingParty, claims_of, header_of
 from tests.support.factories import PASSWORD, make_api, make_client, make_user, rotate
-from tests.support.processes import Server, free_port, wait_for
+from tests.support.processes import Server, free_port, require, wait_for
 from tests.support.proofs import LEFT_OUT, DPoP, make_key, sign
 
 PAGE = "docs/how-to/verify-access-tokens.md"
@@ -52,6 +56,12 @@ class Issuer:
         make_user(app, password=PASSWORD)
         for identifier in (DOCS, MAPS):
             make_api(app, identifier)
+        with app.app_context():
+            api, secret = apis.rotate_secret(
+                audit.SYSTEM, stored_apis.matching(DOCS).rows[0].api_id
+            )
+            db.session.commit()
+            self.credentials = f"{api.api_id}:{secret}"
         self.client: RelyingParty = make_client(
             app, redirect_uris=[CALLBACK], apis=[DOCS, MAPS], first_party=True
         )
@@ -62,14 +72,19 @@ class Issuer:
         query = self.client.parameters(**{k: v for k, v in asked.items() if v})
         url = requests.Request("GET", f"{self.server.base_url}/oauth2/authorize", params=query)
         arrived = sign_in_and_allow(url.prepare().url or "", CALLBACK)
+        form = {
+            "grant_type": "authorization_code",
+            "code": parse_qs(urlsplit(arrived).query)["code"][0],
+            "redirect_uri": CALLBACK,
+        }
+        return self._ask_for_tokens(form, headers)
+
+    def _ask_for_tokens(
+        self, form: dict[str, str], headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         answer = requests.post(
             f"{self.server.base_url}/oauth2/token",
-            data={
-                "grant_type": "authorization_code",
-                "code": parse_qs(urlsplit(arrived).query)["code"][0],
-                "redirect_uri": CALLBACK,
-                **self.client.credentials(),
-            },
+            data={**form, **self.client.credentials()},
             headers=headers,
             timeout=20,
         )
@@ -91,19 +106,19 @@ class Issuer:
 
     def with_a_new_key(self) -> str:
         """A token signed with a key that was not even published when this began."""
-        before = header_of(self.tokens()["access_token"])["kid"]
+        tokens = self.tokens()
+        before = header_of(tokens["access_token"])["kid"]
         with self.app.app_context():
             for _ in range(2):
                 rotate(context.settings().secret_keys, force=True)
-        token = ""
 
         def is_new() -> bool:
-            nonlocal token
-            token = self.tokens()["access_token"]
-            return header_of(token)["kid"] != before
+            form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
+            tokens.update(self._ask_for_tokens(form))
+            return header_of(tokens["access_token"])["kid"] != before
 
         wait_for(is_new, "the new key", 60)
-        return token
+        return str(tokens["access_token"])
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +144,9 @@ FLASK = '"""api_flask.py: an API in Flask, protected by Authlib."""'
 FASTAPI = '"""api_fastapi.py: an API in FastAPI that also takes tokens bound by DPoP."""'
 DJANGO = '"""api_django.py: an API in Django REST framework."""'
 EXPRESS = "// api.mjs: an API in Express."
+ACCESS = "// access.js: ask the server about the access token of a request."
+NGINX = "# For nginx.conf, within http."
+MODULE = Path("/usr/lib/nginx/modules/ngx_http_js_module.so")
 GO = "// An API in Go, with github.com/coreos/go-oidc/v3."
 
 
@@ -158,11 +176,48 @@ def _go(folder: Path) -> list[Path]:
     return [go(folder / "api.go")]
 
 
+def _nginx(folder: Path) -> list[Path]:
+    """nginx, and behind it an API that shows the user that nginx found."""
+    written(folder, ACCESS)
+    backend = free_port()
+    changes = {
+        "js_path /etc/nginx;": f"js_path {folder};",
+        "https://sso.example.com/api/auth": "$ISSUER",
+        "api-…:…": "$CREDENTIALS",
+        "listen 8001;": "listen 127.0.0.1:$PORT;",
+        "127.0.0.1:9000": f"127.0.0.1:{backend}",
+    }
+    text = block(NGINX, PAGE)
+    for example, own in changes.items():
+        assert example in text
+        text = text.replace(example, own)
+    paths = " ".join(
+        f"{name}_temp_path {folder}/{name};"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    answer = 'return 200 \'{"user": "$http_x_user"}\';'
+    module = require("nginx's JavaScript module", str(MODULE) if MODULE.exists() else None)
+    (folder / "nginx.template").write_text(
+        f"load_module {module}; daemon off; pid {folder}/pid; error_log stderr;\n"
+        f"events {{}} http {{ access_log off; {paths}\n{text}\n"
+        f"server {{ listen 127.0.0.1:{backend}; default_type application/json; {answer} }} }}\n"
+    )
+    nginx = require("nginx", shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"))
+    start = folder / "start"
+    start.write_text(
+        f"for name in ISSUER CREDENTIALS PORT; do\n"
+        f'  eval "value=\\$$name"; sed -i "s|[$]$name|$value|" {folder}/nginx.template\n'
+        f"done\nexec {nginx} -e stderr -c {folder}/nginx.template\n"
+    )
+    return [Path("/bin/sh"), start]
+
+
 PROGRAMS: dict[str, Callable[[Path], list[Path]]] = {
     "Flask": _flask,
     "FastAPI": _fastapi,
     "Django": _django,
     "Express": _express,
+    "nginx": _nginx,
     "Go": _go,
 }
 
@@ -222,7 +277,11 @@ def api(
 ) -> Iterator[Api]:
     folder, port = tmp_path_factory.mktemp("api"), free_port()
     command = PROGRAMS[request.param](folder)
-    environ = {"ISSUER": issuer.server.base_url, "AUDIENCE": DOCS}
+    environ = {
+        "ISSUER": issuer.server.base_url,
+        "AUDIENCE": DOCS,
+        "CREDENTIALS": issuer.credentials,
+    }
     with running(command, folder, port, **environ):
         yield Api(request.param, port)
 
@@ -282,11 +341,13 @@ REFUSED: dict[str, Callable[[Issuer], str]] = {
 
 
 def test_a_token_for_this_api_is_accepted(api: Api, issuer: Issuer) -> None:
-    token = issuer.good["access_token"]
+    token = issuer.tokens()["access_token"]
     answer = api.ask(token)
     assert answer.status_code == 200, answer.text
     assert answer.json() == {"user": claims_of(token)["sub"]}
-    assert api.ask(issuer.signed(scope="write read")).status_code == 200
+    # One that this test signed is as good, but to the server, which does not know it.
+    signed = issuer.signed(scope="write read")
+    assert api.ask(signed).status_code == (401 if api.name == "nginx" else 200)
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -333,7 +394,7 @@ def test_a_stolen_token_that_is_bound_to_a_key(api: Api, issuer: Issuer) -> None
 
 def test_a_new_key(api: Api, issuer: Issuer) -> None:
     """The last test of each program: it read the key set before."""
-    before = issuer.good["access_token"]
+    before = issuer.tokens()["access_token"]
     assert api.ask(before).status_code == 200
     after = issuer.with_a_new_key()
     assert header_of(after)["kid"] != header_of(before)["kid"]

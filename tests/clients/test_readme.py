@@ -125,6 +125,10 @@ NOT_RUN = {
     '"""api_fastapi.py: an API in FastAPI that also takes tokens bound by DPoP."""': _APIS,
     '"""api_django.py: an API in Django REST framework."""': _APIS,
     "// api.mjs: an API in Express.": _APIS,
+    ".venv/bin/flask api update https://docs.example.com --introspection": _APIS,
+    "// access.js: ask the server about the access token of a request.": _APIS,
+    "# For nginx.conf, within http.": _APIS,
+    "http_filters:": "needs Envoy, which no registry has",
     "// An API in Go, with github.com/coreos/go-oidc/v3.": f"{_APIS} with APPLICATIONS_LARGE=1",
     '.venv/bin/flask client create --name "Documents backend" --service --exchange '
     "--exchange-from https://docs.example.com --api https://maps.example.com=read": _EXCHANGE,
