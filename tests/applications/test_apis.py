@@ -31,7 +31,7 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.services import apis
 from sso.store import apis as stored_apis
-from tests.applications.software import go, node, node_program, python
+from tests.applications.software import go, java, node, node_program, python
 from tests.clients.test_independent_client import sign_in_and_allow
 from tests.clients.test_readme import block
 from tests.support.actors import RelyingParty, claims_of, header_of
@@ -147,36 +147,47 @@ EXPRESS = "// api.mjs: an API in Express."
 ACCESS = "// access.js: ask the server about the access token of a request."
 NGINX = "# For nginx.conf, within http."
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_js_module.so")
+POM = '<project xmlns="http://maven.apache.org/POM/4.0.0">'
+SPRING = "// Api.java: an API in Spring."
 GO = "// An API in Go, with github.com/coreos/go-oidc/v3."
 
 
-def _flask(folder: Path) -> list[Path]:
+def _flask(folder: Path) -> list[Path | str]:
     written(folder, ACCESS_TOKENS, FLASK)
     return [python("authlib") / "bin/python", folder / "api_flask.py"]
 
 
-def _fastapi(folder: Path) -> list[Path]:
+def _fastapi(folder: Path) -> list[Path | str]:
     written(folder, ACCESS_TOKENS, PROOFS, FASTAPI)
     return [python("authlib") / "bin/python", folder / "api_fastapi.py"]
 
 
-def _django(folder: Path) -> list[Path]:
+def _django(folder: Path) -> list[Path | str]:
     written(folder, ACCESS_TOKENS, DJANGO)
     return [python("django-rest") / "bin/python", folder / "api_django.py"]
 
 
-def _express(folder: Path) -> list[Path]:
+def _express(folder: Path) -> list[Path | str]:
     (folder / "node_modules").symlink_to(node("express") / "node_modules")
     written(folder, EXPRESS)
     return [node_program(), folder / "api.mjs"]
 
 
-def _go(folder: Path) -> list[Path]:
+def _go(folder: Path) -> list[Path | str]:
     (folder / "api.go").write_text(block(GO, PAGE))
     return [go(folder / "api.go")]
 
 
-def _nginx(folder: Path) -> list[Path]:
+def _spring(folder: Path) -> list[Path | str]:
+    (folder / "pom.xml").write_text(block(POM, PAGE))
+    written(folder, SPRING)
+    program = java("spring", folder / "pom.xml", folder / "Api.java")
+    start = folder / "start"
+    start.write_text(f"exec java -jar {program} --server.port=$PORT --server.address=127.0.0.1\n")
+    return ["/bin/sh", start]
+
+
+def _nginx(folder: Path) -> list[Path | str]:
     """nginx, and behind it an API that shows the user that nginx found."""
     written(folder, ACCESS)
     backend = free_port()
@@ -209,16 +220,17 @@ def _nginx(folder: Path) -> list[Path]:
         f'  eval "value=\\$$name"; sed -i "s|[$]$name|$value|" {folder}/nginx.template\n'
         f"done\nexec {nginx} -e stderr -c {folder}/nginx.template\n"
     )
-    return [Path("/bin/sh"), start]
+    return ["/bin/sh", start]
 
 
-PROGRAMS: dict[str, Callable[[Path], list[Path]]] = {
+PROGRAMS: dict[str, Callable[[Path], list[Path | str]]] = {
     "Flask": _flask,
     "FastAPI": _fastapi,
     "Django": _django,
     "Express": _express,
     "nginx": _nginx,
     "Go": _go,
+    "Spring": _spring,
 }
 
 
@@ -235,7 +247,7 @@ class Api:
 
 
 @contextmanager
-def running(command: list[Path], folder: Path, port: int, **environ: str) -> Iterator[None]:
+def running(command: list[Path | str], folder: Path, port: int, **environ: str) -> Iterator[None]:
     """Start a program, wait until it listens, stop it in the end."""
     log = folder / "output"
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -265,7 +277,7 @@ def running(command: list[Path], folder: Path, port: int, **environ: str) -> Ite
         process.wait(10)
 
 
-LARGE = {"Go"}
+LARGE = {"Go", "Spring"}
 
 
 @pytest.fixture(

@@ -129,6 +129,8 @@ NOT_RUN = {
     "// access.js: ask the server about the access token of a request.": _APIS,
     "# For nginx.conf, within http.": _APIS,
     "http_filters:": "needs Envoy, which no registry has",
+    '<project xmlns="http://maven.apache.org/POM/4.0.0">': f"{_APIS} with APPLICATIONS_LARGE=1",
+    "// Api.java: an API in Spring.": f"{_APIS} with APPLICATIONS_LARGE=1",
     "// An API in Go, with github.com/coreos/go-oidc/v3.": f"{_APIS} with APPLICATIONS_LARGE=1",
     '.venv/bin/flask client create --name "Documents backend" --service --exchange '
     "--exchange-from https://docs.example.com --api https://maps.example.com=read": _EXCHANGE,
