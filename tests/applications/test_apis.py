@@ -115,7 +115,7 @@ class Issuer:
         def is_new() -> bool:
             form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
             tokens.update(self._ask_for_tokens(form))
-            return header_of(tokens["access_token"])["kid"] != before
+            return bool(header_of(tokens["access_token"])["kid"] != before)
 
         wait_for(is_new, "the new key", 60)
         return str(tokens["access_token"])

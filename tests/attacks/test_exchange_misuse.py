@@ -216,13 +216,13 @@ def test_an_unbound_token_where_a_key_is_required(app: Flask, chain: Chain) -> N
 @pytest.mark.parametrize("way", ["public client", "wrong secret", "no secret", "other client"])
 def test_without_the_credentials_of_the_backend(app: Flask, chain: Chain, way: str) -> None:
     public = make_client(app, public=True, apis=[MAPS])
-    form: dict[str, Any] = {
+    forms: dict[str, dict[str, Any]] = {
         "public client": {"client_id": public.client_id, "client_secret": None},
         "wrong secret": {"client_secret": "wrong"},
         "no secret": {"client_secret": None},
         "other client": {"client_id": chain.maps.client_id},
-    }[way]
-    answer = exchange(chain.docs, chain.subject, resource=MAPS, **form)
+    }
+    answer = exchange(chain.docs, chain.subject, resource=MAPS, **forms[way])
     assert refused(answer, "invalid_client", "unauthorized_client")
 
 
