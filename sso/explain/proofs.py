@@ -154,9 +154,9 @@ _DPOP: dict[str, tuple[Message, Message]] = {
             "key or none."
         ),
         Message(
-            "Only who has the key can exchange the token. Let the application request tokens "
-            "without DPoP for an API that exchanges them. If it did, somebody else tried to use "
-            "the token."
+            "Only the holder of the key can exchange the token. For an API that exchanges tokens, "
+            "let the application request them without DPoP. If this is not the backend of that "
+            "API, somebody else tried to use the token."
         ),
     ),
     KeyFault.BOUND_REFRESH_TOKEN: (

@@ -73,7 +73,7 @@ class Cause(StrEnum):
 SENTENCES: dict[Cause, str] = {
     Cause.ACR_NOT_REACHED: N_("The required acr was not reached."),
     Cause.ACTOR_TOKEN: N_(
-        "An 'actor_token' is not supported: the client that exchanges a token is who acts."
+        "An 'actor_token' is not supported; the client that exchanges a token is the actor."
     ),
     Cause.ALL_SCOPES_WITHHELD: N_("The user withholds every scope that was asked for."),
     Cause.ANOTHER_USER: N_(
