@@ -42,6 +42,7 @@ from sso.web import headers, parameters
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
 METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
+CHANGED = "The client has just been changed; try again."
 _NOBODY = secrets.digest("no client has this secret")
 
 
@@ -148,7 +149,7 @@ def _by_assertion(
         raise examined.failure
     client = query_client(examined.client_id)
     if client is None or examined.client is None or client.updated_at != examined.client.updated_at:
-        raise ClientAuthenticationFailed("The client has just been changed; try again.", False)
+        raise ClientAuthenticationFailed(CHANGED, False)
     request.client, request.auth_method = client, method
     return client
 

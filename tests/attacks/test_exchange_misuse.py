@@ -7,6 +7,7 @@ ends at what the backend is a party to, at the registration, and at the rights o
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
@@ -16,6 +17,8 @@ from sqlalchemy import func, select
 
 from sso.extensions import db
 from sso.models import Token, User
+from sso.ratelimit import limiting
+from sso.store import exchanges
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, claims_of
 from tests.support.exchanges import (
@@ -274,12 +277,35 @@ def test_after_the_grant_ended_at_the_same_instant(
             assert refused(exchange(chain.docs, subject, resource=MAPS))
 
 
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        ("client disable DOCS", "invalid_client"),
+        ("client update DOCS --no-exchange", "invalid_client"),
+        ("user disable dana@example.com", "invalid_request"),
+        ("client disable BOOKS", "invalid_request"),
+    ],
+)
+def test_what_ends_just_before_the_token_is_stored(
+    app: Flask, chain: Chain, monkeypatch: pytest.MonkeyPatch, ending: str, error: str
+) -> None:
+    add = exchanges.add
+    ids = {"DOCS": chain.docs.client_id, "BOOKS": chain.books.client_id}
+
+    def end_and_add(*arguments: Any) -> bool:
+        args = [ids.get(word, word) for word in ending.split()]
+        with ThreadPoolExecutor(1) as pool:  # with a connection of its own
+            result = pool.submit(app.test_cli_runner().invoke, args=args).result()
+        assert result.exit_code == 0, result.output
+        return add(*arguments)
+
+    monkeypatch.setattr(exchanges, "add", end_and_add)
+    assert refused(exchange(chain.docs, chain.subject, resource=MAPS), error)
+    assert exchanged_rows(app) == 0
+
+
 def test_a_flood(app: Flask, chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each token is a row: a backend has a budget."""
-    from dataclasses import replace
-
-    from sso.ratelimit import limiting
-
     few = replace(limiting.EXCHANGED_TOKENS, most=3)
     monkeypatch.setattr(limiting, "EXCHANGED_TOKENS", few)
     codes = [exchange(chain.docs, chain.subject, resource=MAPS).status_code for _ in range(5)]

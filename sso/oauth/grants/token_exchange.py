@@ -122,7 +122,10 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             expires_at=expires_at,
         )
         if not exchanges.add(request.connection, token, client.updated_at):
-            self._refuse(client)
+            self._find_subject(client)
+            raise client_authentication.ClientAuthenticationFailed(
+                client_authentication.CHANGED, basic=request.used_basic
+            )
         request.exchanged_token = token
         answer = {
             "access_token": access_token,
