@@ -246,7 +246,7 @@ OF_CLIENT: dict[str, tuple[Callable[[Scene], Any], str, str, str, str | None, bo
     "unsupported grant_type": (
         lambda s: s.client.exchange("x", grant_type="password"),
         "tokens_refused", "unsupported_grant_type",
-        "The grant_type is neither authorization_code nor refresh_token.", None, False),
+        "The grant_type is not one that this server supports.", None, False),
     "wrong secret": (
         lambda s: s.client.exchange("x", client_secret="wrong"),
         "client_authentication_failed", "invalid_client", GENERIC_CLIENT, "wrong secret", False),
