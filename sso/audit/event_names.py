@@ -73,6 +73,7 @@ NAMES: Mapping[Event, str] = {
     Event.CLIENT_FORBIDDEN: N_("Access refused: not in a required group"),
     Event.CODE_ISSUED: N_("Authorization code issued"),
     Event.TOKENS_ISSUED: N_("Tokens issued"),
+    Event.TOKENS_EXCHANGED: N_("Token exchanged for one of another API"),
     Event.SERVICE_TOKEN_ISSUED: N_("Token issued to a service"),
     Event.TOKENS_REFRESHED: N_("Tokens refreshed"),
     Event.TOKEN_REVOKED: N_("Token revoked by an application"),

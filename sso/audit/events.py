@@ -93,6 +93,7 @@ class Event(StrEnum):
     SIGNED_UP = "signed_up"
     STEPPED_UP = "stepped_up"
     TOKEN_REVOKED = "token_revoked"
+    TOKENS_EXCHANGED = "tokens_exchanged"
     TOKENS_ISSUED = "tokens_issued"
     TOKENS_REFRESHED = "tokens_refreshed"
     USER_CHANGED = "user_changed"
@@ -157,6 +158,7 @@ class Event(StrEnum):
     EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
     END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
     ERROR_LIMITED = "error_limited", _ANYWAY
+    EXCHANGED_TOKENS_LIMITED = "exchanged_tokens_limited", _ANYWAY
     FACTOR_RENAMED_LIMITED = "factor_renamed_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
     LANGUAGE_CHANGED_LIMITED = "language_changed_limited", _ANYWAY
@@ -179,6 +181,7 @@ class Event(StrEnum):
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY
     TEST_SIGN_IN_LIMITED = "test_sign_in_limited", _ANYWAY
     TOKEN_REFUSED_LIMITED = "token_refused_limited", _ANYWAY
+    TOKENS_EXCHANGED_LIMITED = "tokens_exchanged_limited", _ANYWAY
     TOKENS_REFUSED_LIMITED = "tokens_refused_limited", _ANYWAY
     UPSTREAM_LIMITED = "upstream_limited", _ANYWAY
     VERIFICATION_LIMITED = "verification_limited", _ANYWAY

@@ -188,6 +188,16 @@ _TABLE = (
         form=Input(N_("API of requests that name none")),
         fact=Fact(),
     ),
+    Field(
+        "exchange_from", Kind.APIS,
+        "The APIs as which it acts: it may exchange people's access tokens that are for them.",
+        option=Option("exchange-from", "An API as which it acts: it may exchange the access "
+                      "tokens that are for it.", metavar="URI"),
+        form=Input(N_("APIs as which it acts, one on each line"),
+                   N_("It may exchange the access tokens that people's applications send there."),
+                   rows=2),
+        fact=Fact(N_("Exchanges access tokens for")),
+    ),
     Field("preset", Kind.OBJECT, "The known application that it was registered for."),
     Field(
         "first_party", Kind.SWITCH, "Do not ask users for consent.",

@@ -27,7 +27,6 @@ from sso.services.api_tokens import Program, Service
 from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
 from sso.store.service_tokens import ServiceAccessToken
-from sso.store.tokens import AccessToken
 from sso.web.errors import as_json
 
 _CHALLENGE = 'Bearer realm="sso"'
@@ -71,26 +70,26 @@ def _service(text: str, scheme: str, scope: str) -> Service:
     connection = database.session_connection()
     identifier = own_apis.identifier_for(context.settings().base_url, scope)
     token = resource_servers.find(connection, identifier, text)
-    is_services = isinstance(token, ServiceAccessToken)
-    usable = resource_servers.usable(connection, token, text) if token and is_services else None
-    if token is None or usable is None:
+    service_token = token if isinstance(token, ServiceAccessToken) else None
+    usable = service_token and resource_servers.usable(connection, service_token, text)
+    if service_token is None or usable is None:
         description = f"The access token is unknown, expired or revoked, or not for {identifier}."
         _fail(because(Reason.UNKNOWN), description)
-    client = token.client
+    client = service_token.client
     service = Service(client.client_id, client.name, usable.scope)
-    if (scheme == "dpop") != (token.dpop_jkt is not None):
+    if (scheme == "dpop") != (service_token.dpop_jkt is not None):
         description = (
             "The access token is bound to a key: send it with the scheme DPoP and a proof."
         )
-        if token.dpop_jkt is None:
+        if service_token.dpop_jkt is None:
             description = "The access token is not bound to a key: send it with the scheme Bearer."
         _fail(because(Reason.WRONG_METHOD, method=scheme), description, service)
-    if token.dpop_jkt is not None:
-        _use_proof(token, text, service)
+    if service_token.dpop_jkt is not None:
+        _use_proof(service_token, text, service)
     return service
 
 
-def _use_proof(token: AccessToken | ServiceAccessToken, text: str, service: Service) -> None:
+def _use_proof(token: ServiceAccessToken, text: str, service: Service) -> None:
     """Verify and use the DPoP proof of the request (RFC 9449 §7.1)."""
     origin = urls.origin(context.settings().base_url) or ""
     url = origin + request.script_root + request.path

@@ -82,6 +82,15 @@ def token() -> Response:
 
 def _record(request: ProtocolRequest) -> None:
     """Record the event after the commit, so that the transaction needs no further statement."""
+    if exchanged := request.exchanged_token:
+        audit.own_event(
+            Event.TOKENS_EXCHANGED,
+            exchanged.user_id,
+            client=exchanged.client_id,
+            grant=exchanged.grant_id,
+            scope=exchanged.scope or None,
+            audience=exchanged.audience,
+        )
     if token := request.service_token:
         audit.own_event_of_client(
             Event.SERVICE_TOKEN_ISSUED,

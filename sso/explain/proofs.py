@@ -148,6 +148,17 @@ _DPOP: dict[str, tuple[Message, Message]] = {
         Message("The dpop_jkt of the pushed request names another key than its DPoP proof."),
         Message("Make the application leave dpop_jkt out, or name the key that it proves."),
     ),
+    KeyFault.BOUND_SUBJECT_TOKEN: (
+        Message(
+            "The subject token is bound to a key by DPoP, and the token request proves another "
+            "key or none."
+        ),
+        Message(
+            "Only the holder of the key can exchange the token. For an API that exchanges tokens, "
+            "let the application request them without DPoP. If this is not the backend of that "
+            "API, somebody else tried to use the token."
+        ),
+    ),
     KeyFault.BOUND_REFRESH_TOKEN: (
         Message(
             "The refresh token of a public client came without a proof of the key that it is "

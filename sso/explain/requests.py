@@ -52,6 +52,21 @@ def dropped_scopes(case: Case) -> Explanation | None:
 def wider_scope(case: Case) -> Explanation | None:
     if not case["requested_scope"]:
         return None
+    if case.cause == Cause.NOT_AVAILABLE:
+        return Explanation(
+            Message(
+                "The exchange asks for %(requested)s; this token can be exchanged for %(granted)s "
+                "at %(resource)s.",
+                requested=case["requested_scope"],
+                granted=case["granted_scope"] or Message("(none)"),
+                resource=case["resource"],
+            ),
+            Message(
+                "Leave scope out, or register the client for more of the API with %(option)s. A "
+                "scope that both APIs have under one name is only given if the token has it.",
+                option="--add-api",
+            ),
+        )
     return Explanation(
         Message(
             "The refresh asks for %(requested)s; granted was %(granted)s.",

@@ -3,7 +3,7 @@
 from enum import Enum
 
 from sso.audit.events import Event
-from sso.config.client_fields import DEVICE_CODE
+from sso.config.client_fields import DEVICE_CODE, TOKEN_EXCHANGE
 from sso.config.settings import Settings
 from sso.explain.case import Case, Explanation, command, named, sentences
 from sso.flow import scopes
@@ -27,6 +27,8 @@ def presented(case: Case) -> Explanation | None:
             "The %(what)s had expired %(duration)s before.", what=kind.value, duration=ago
         )
         return Explanation(late, _too_late(kind, case.settings))
+    if case.reason == Reason.NOT_A_PARTY:
+        return _not_a_party(case)
     if case.reason == Reason.ISSUED_TO_ANOTHER:
         owner = clients.find(case["issued_to"])
         return Explanation(
@@ -87,11 +89,14 @@ class _Kind(Enum):
     OF_DEVICE = Message("device code")
     REFRESH_TOKEN = Message("refresh token")
     ACCESS_TOKEN = Message("access token")
+    SUBJECT_TOKEN = Message("subject token")
 
 
 def _kind_presented(case: Case) -> _Kind | None:
     if case.refusal.name == Event.ACCESS_TOKEN_REFUSED:
         return _Kind.ACCESS_TOKEN
+    if case["grant_type"] == TOKEN_EXCHANGE:
+        return _Kind.SUBJECT_TOKEN if case.reason else None
     kinds = {
         "authorization_code": _Kind.CODE,
         DEVICE_CODE: _Kind.OF_DEVICE,
@@ -168,6 +173,30 @@ def _session_ended(case: Case) -> Explanation:
         ),
         fix,
         command,
+    )
+
+
+def _not_a_party(case: Case) -> Explanation:
+    """Explain why a client may not exchange the token of another client."""
+    owner, audience = clients.find(case["issued_to"]), case["audience"]
+    cause = Message(
+        "The subject token was issued to %(client)s for %(audience)s, and the client acts as no "
+        "such API.",
+        client=named(owner) if owner else case["issued_to"],
+        audience=audience,
+    )
+    if audience == case.settings.issuer:
+        return Explanation(
+            cause,
+            Message(
+                "Make the application request a token for the API that it calls, with resource; "
+                "that API can exchange it."
+            ),
+        )
+    return Explanation(
+        cause,
+        Message("If the client is the backend of that API:"),
+        case.update("--add-exchange-from", audience),
     )
 
 

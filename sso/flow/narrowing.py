@@ -142,13 +142,22 @@ def what_is_left(
     return scope, current.claims_of(grant.claims)
 
 
-def _refusal(
-    client: Registration, groups: Collection[str], grant: Granted, names: frozenset[str]
+def why_not_admitted(
+    client: Registration, groups: Collection[str], grant: Granted
 ) -> Message | None:
+    """Return why a client may do nothing for the user of a grant any more, or `None`."""
     if client.groups and not frozenset(client.groups) & frozenset(groups):
         return describe(Cause.NO_LONGER_A_MEMBER)
     if client.require_mfa and _TWO_FACTORS not in grant.amr.split():
         return describe(Cause.ONE_FACTOR)
+    return None
+
+
+def _refusal(
+    client: Registration, groups: Collection[str], grant: Granted, names: frozenset[str]
+) -> Message | None:
+    if refusal := why_not_admitted(client, groups, grant):
+        return refusal
     # OIDC Core §11: only offline_access outlives the session.
     is_offline = "offline_access" in names and "offline_access" in scopes.split(grant.scope)
     return None if grant.session_is_live or is_offline else describe(Cause.SESSION_ENDED)

@@ -14,6 +14,7 @@ class Cause(StrEnum):
     """What is wrong, as the application is told."""
 
     ACR_NOT_REACHED = "acr_not_reached"
+    ACTOR_TOKEN = "actor_token"  # noqa: S105 (no secret)
     ALL_SCOPES_WITHHELD = "all_scopes_withheld"
     ANOTHER_USER = "another_user"
     AUTHORIZATION_PENDING = "authorization_pending"
@@ -39,10 +40,13 @@ class Cause(StrEnum):
     MUST_SIGN_IN_AGAIN = "must_sign_in_again"
     NO_API_OF_SERVICE = "no_api_of_service"
     NO_LONGER_A_MEMBER = "no_longer_a_member"
+    NO_LONGER_EXCHANGING = "no_longer_exchanging"
     NO_SCOPE_OF_API = "no_scope_of_api"
     NO_SIGNED_RESPONSES = "no_signed_responses"
+    NO_TARGET = "no_target"
     NOT_A_MEMBER = "not_a_member"
     NOT_A_MEMBER_OF_API = "not_a_member_of_api"
+    NOT_AVAILABLE = "not_available"
     NOT_PUSHED = "not_pushed"
     NOT_SIGNED = "not_signed"
     NOTHING_LEFT = "nothing_left"
@@ -53,20 +57,29 @@ class Cause(StrEnum):
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
     SLOW_DOWN = "slow_down"
+    SUBJECT_OF_SERVICE = "subject_of_service"
+    SUBJECT_REFUSED = "subject_refused"
+    SUBJECT_UNBOUND = "subject_unbound"
+    TOO_MANY_ACTORS = "too_many_actors"
     TOO_MANY_RESOURCES = "too_many_resources"
     TWO_ACCESS_TOKENS = "two_access_tokens"
     TWO_AUTHENTICATIONS = "two_authentications"
     TWO_CLIENTS = "two_clients"
+    TWO_TARGETS = "two_targets"
     UNKNOWN_RESOURCE = "unknown_resource"
     UNREGISTERED_POST_LOGOUT_URI = "unregistered_post_logout_uri"
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
     UNSUPPORTED_RESPONSE_TYPE = "unsupported_response_type"
+    UNSUPPORTED_TOKEN_TYPE = "unsupported_token_type"  # noqa: S105 (no secret)
     WRONG_AUDIENCE = "wrong_audience"
 
 
 # Those with N_ are shown to operators as they are, in their language.
 SENTENCES: dict[Cause, str] = {
     Cause.ACR_NOT_REACHED: N_("The required acr was not reached."),
+    Cause.ACTOR_TOKEN: N_(
+        "An 'actor_token' is not supported; the client that exchanges a token is the actor."
+    ),
     Cause.ALL_SCOPES_WITHHELD: N_("The user withholds every scope that was asked for."),
     Cause.ANOTHER_USER: N_(
         "Another user is signed in than the request names, and prompt=none forbids a sign-in."
@@ -105,14 +118,23 @@ SENTENCES: dict[Cause, str] = {
         "register a default API."
     ),
     Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
+    Cause.NO_LONGER_EXCHANGING: (
+        "A client that acts with the token is disabled, or may not exchange tokens any more."
+    ),
     Cause.NO_SCOPE_OF_API: N_(
         "None of the scopes asked for is registered for the client at the API %(resource)s."
     ),
     Cause.NO_SIGNED_RESPONSES: N_(
         "The client is registered without an authorization_signed_response_alg."
     ),
+    Cause.NO_TARGET: N_(
+        "A token is exchanged for one of an API: name it in 'resource', or register a default one."
+    ),
     Cause.NOT_A_MEMBER: "The user is not in a group that may use this client.",
     Cause.NOT_A_MEMBER_OF_API: "The user is not in a group that may use the API %(resource)s.",
+    Cause.NOT_AVAILABLE: N_(
+        "The scope goes beyond what this token can be exchanged for at the API %(resource)s."
+    ),
     Cause.NOT_PUSHED: (
         "This client has to push its authorization requests to /oauth2/par, and to send the "
         "request_uri from there (RFC 9126)."
@@ -136,12 +158,28 @@ SENTENCES: dict[Cause, str] = {
     Cause.SLOW_DOWN: (
         "The device polls too often; wait 5 seconds longer before this and each further request."
     ),
+    Cause.SUBJECT_OF_SERVICE: N_(
+        "The subject_token is of a service. Only the token of a person can be exchanged; a service "
+        "gets its own with grant_type=client_credentials."
+    ),
+    Cause.SUBJECT_REFUSED: N_(
+        "The subject_token is no live access token of this server, or this client may not "
+        "exchange it."
+    ),
+    Cause.SUBJECT_UNBOUND: (
+        "The subject_token is not bound to a key, which the client that it was issued to requires "
+        "by now."
+    ),
+    Cause.TOO_MANY_ACTORS: N_(
+        "The subject_token has been exchanged three times already; that is the limit."
+    ),
     Cause.TOO_MANY_RESOURCES: N_("The request names more than 10 resources."),
     Cause.TWO_ACCESS_TOKENS: N_("The access token is sent in two places; use one."),
     Cause.TWO_AUTHENTICATIONS: N_(
         "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
     ),
     Cause.TWO_CLIENTS: N_("The header and the body name two different clients."),
+    Cause.TWO_TARGETS: N_("The parameters 'resource' and 'audience' name different APIs."),
     Cause.UNKNOWN_RESOURCE: N_(
         "The resource %(resource)s is not an API that this client is registered for."
     ),
@@ -150,6 +188,9 @@ SENTENCES: dict[Cause, str] = {
     ),
     Cause.UNSUPPORTED_PARAMETER: N_("The parameter '%(name)s' is not supported; leave it out."),
     Cause.UNSUPPORTED_RESPONSE_TYPE: N_("The only response_type is code."),
+    Cause.UNSUPPORTED_TOKEN_TYPE: N_(
+        "The only '%(name)s' is urn:ietf:params:oauth:token-type:access_token."
+    ),
     Cause.WRONG_AUDIENCE: "The access token is for another audience: %(resource)s.",
 }
 
@@ -168,6 +209,7 @@ class Reason(StrEnum):
     ISSUED_TO_ANOTHER = "issued_to_another"
     KEY_SET = "key_set"
     NO_ADMINISTRATOR = "no_administrator"
+    NOT_A_PARTY = "not_a_party"
     NOT_OURS = "not_ours"
     OF_SERVICE = "of_service"
     QUOTED_SECRET = "quoted_secret"  # noqa: S105 (no secret)
@@ -200,6 +242,7 @@ REASONS: dict[Reason, str] = {
     Reason.ISSUED_TO_ANOTHER: "issued to another client",
     Reason.KEY_SET: "key set: %(fault)s",
     Reason.NO_ADMINISTRATOR: "owner",
+    Reason.NOT_A_PARTY: "issued to another client, and for no API as which this client acts",
     Reason.NOT_OURS: "not a token of this server",
     Reason.OF_SERVICE: "issued to a service",
     Reason.QUOTED_SECRET: "the right secret, in quotes or between spaces",
@@ -229,6 +272,7 @@ class KeyFault(StrEnum):
     ANOTHER_KEY = "another key"
     BOUND_CODE = "code"
     BOUND_REFRESH_TOKEN = "refresh token"  # noqa: S105 (no secret)
+    BOUND_SUBJECT_TOKEN = "subject token"  # noqa: S105 (no secret)
     DPOP_JKT = "dpop_jkt"
     MISSING = "missing"
     NO_LONGER_ENOUGH = "unbound by now"

@@ -79,6 +79,21 @@ def of_access_token(
     return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
 
 
+def of_exchanged_token(
+    grant: Grant,
+    client_id: str,
+    scope: str,
+    act: Claims,
+    *,
+    api: Api,
+    **more: Any,
+) -> Claims:
+    """RFC 8693 §4.1: as `of_access_token`, for the client that exchanges, with who acts."""
+    claims = {**of_access_token(grant, api=api, **more), "client_id": client_id, "act": act}
+    claims.pop("scope", None)
+    return {**claims, "scope": scope} if scope else claims
+
+
 def of_service_token(
     client_id: str,
     audience: str,

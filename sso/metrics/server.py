@@ -32,7 +32,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from sqlalchemy import event
 
-from sso.config.client_fields import DEVICE_CODE
+from sso.config.client_fields import DEVICE_CODE, TOKEN_EXCHANGE
 from sso.config.settings import Settings
 from sso.extensions import db
 from sso.metrics import gauges
@@ -46,6 +46,7 @@ GRANTS = {
     "refresh_token": "refresh_token",
     "client_credentials": "client_credentials",
     DEVICE_CODE: "device_code",
+    TOKEN_EXCHANGE: "token_exchange",
 }
 TOKEN_ERRORS = frozenset(
     {

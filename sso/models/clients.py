@@ -61,6 +61,15 @@ class ClientRegistration:
         return self.client_metadata.get("default_api")
 
     @property
+    def exchange_from(self) -> list[str]:
+        """The APIs as which it acts: it may exchange the access tokens that are for them."""
+        return list(self.client_metadata.get("exchange_from", []))
+
+    def lists(self, identifier: str) -> bool:
+        """Return whether the registration names an API."""
+        return identifier in self.apis or identifier in self.exchange_from
+
+    @property
     def home_url(self) -> str | None:
         """The URL that starts the application."""
         return str(self.client_metadata.get("home_url", "")) or None

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from authlib.integrations.sqla_oauth2 import OAuth2AuthorizationCodeMixin, OAuth2TokenMixin
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, false
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
@@ -91,6 +91,9 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
         return self.grant.amr.split()
 
 
+_IS_EXCHANGED = text("client_id IS NOT NULL")
+
+
 class Token(Base, OAuth2TokenMixin):
     """One token response: the access token by its `jti`, the refresh token by its digest.
 
@@ -99,14 +102,21 @@ class Token(Base, OAuth2TokenMixin):
     """
 
     __tablename__ = "tokens"
+    __table_args__ = (
+        Index("ix_tokens_client_id", "client_id", postgresql_where=_IS_EXCHANGED,
+              sqlite_where=_IS_EXCHANGED),
+    )  # fmt: skip
 
     # Authlib's mixin stores both tokens in clear: `access_digest` and `refresh_digest` replace
     # them. `expires_at`, `revoked_at` and `refresh_used_at` replace its numbers of seconds.
     access_token = refresh_token = None
     access_token_revoked_at = refresh_token_revoked_at = expires_in = None
-    # These belong to the grant, or are always the same.
-    client_id = token_type = None
+    token_type = None  # by whether there is a `dpop_jkt`
 
+    # The client that got it by token exchange (RFC 8693); empty: that of the grant.
+    client_id: Mapped[str | None] = mapped_column(String(48))
+    # The clients that act with an exchanged token, the newest first, with spaces between them.
+    actors: Mapped[str | None] = mapped_column(Text)
     jti: Mapped[str] = mapped_column(String(43), primary_key=True)
     grant_id: Mapped[UUID] = mapped_column(ForeignKey("grants.id", ondelete="CASCADE"), index=True)
     # NULL in rows from an older version.
@@ -129,7 +139,7 @@ class Token(Base, OAuth2TokenMixin):
     grant: Mapped[Grant] = relationship(lazy="raise")
 
     def check_client(self, client: Client) -> bool:
-        return self.grant.client_id == client.client_id
+        return (self.client_id or self.grant.client_id) == client.client_id
 
     def get_expires_in(self) -> int:
         return int((self.expires_at - self.issued_at).total_seconds())

@@ -10,6 +10,7 @@ from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.grants.client_credentials import ClientCredentialsGrant
 from sso.oauth.grants.device_code import DeviceCodeGrant
 from sso.oauth.grants.refresh_token import RefreshTokenGrant
+from sso.oauth.grants.token_exchange import TokenExchangeGrant
 from sso.oauth.server import AuthorizationServer
 from sso.oauth.token_management import IntrospectionEndpoint, RevocationEndpoint
 
@@ -23,6 +24,7 @@ def init_app(app: Flask) -> None:
     server.init_app(app)
     server.register_grant(AuthorizationCodeGrant)
     server.register_grant(RefreshTokenGrant)
+    server.register_grant(TokenExchangeGrant)
     server.register_grant(ClientCredentialsGrant)
     server.register_grant(DeviceCodeGrant)
     server.register_endpoint(RevocationEndpoint)

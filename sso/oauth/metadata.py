@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sso.config.client_fields import DEVICE_CODE
+from sso.config.client_fields import GRANT_TYPES
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS
 from sso.crypto import client_jwt, dpop, keys
@@ -24,12 +24,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "response_types_supported": ["code"],
         "response_modes_supported": [*request.RESPONSE_MODES, *request.SIGNED_RESPONSE_MODES],
         "authorization_signing_alg_values_supported": list(keys.ALGORITHMS),
-        "grant_types_supported": [
-            "authorization_code",
-            "refresh_token",
-            "client_credentials",
-            DEVICE_CODE,
-        ],
+        "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,

@@ -17,6 +17,7 @@ from sso.i18n.message import Message
 from sso.store import apis as stored_apis
 from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
+from sso.store.exchanges import ExchangedToken
 from sso.store.grants import LiveGrant
 from sso.store.service_tokens import NewServiceToken
 from sso.web import parameters
@@ -54,6 +55,7 @@ class ProtocolRequest(OAuth2Request):
         self.writes_code_alone = False  # and nothing that has to count together with it
         self.proof: Proof | None = None  # of a key that the client has (RFC 9449)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
+        self.exchanged_token: ExchangedToken | None = None  # that was issued
         self.service_token: NewServiceToken | None = None  # that the client got for itself
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
@@ -117,7 +119,8 @@ def form_request(
 CLIENT_FIELDS = ("client_id", "client_secret", "client_assertion", "client_assertion_type")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
-    "resource", "device_code",
+    "resource", "device_code", "audience", "subject_token", "subject_token_type", "actor_token",
+    "actor_token_type", "requested_token_type",
 )  # fmt: skip
 DEVICE_FIELDS = ("scope", "resource", *CLIENT_FIELDS)
 PUSHED_FIELDS = (*PARAMETERS, *CLIENT_FIELDS[1:])

@@ -16,13 +16,16 @@ from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto import secrets
 from sso.flow import narrowing, resources
 from sso.flow.resources import Apis
-from sso.oauth import client_authentication, tokens
+from sso.oauth import client_authentication, present_rights, tokens
 from sso.oauth.request import ProtocolRequest
-from sso.store import apis, service_tokens
+from sso.store import apis, exchanges, service_tokens
 from sso.store import tokens as store
 from sso.store.apis import ResourceServer
+from sso.store.exchanges import SubjectToken
 from sso.store.service_tokens import ServiceAccessToken
 from sso.store.tokens import AccessToken
+
+Found = AccessToken | ServiceAccessToken | SubjectToken
 
 # Of the token itself. It has no email address, and no name of a person.
 _SHOWN = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "auth_time", "cnf", "act")
@@ -72,19 +75,18 @@ def authenticate(request: ProtocolRequest) -> ResourceServer | None:
     return api
 
 
-def find(
-    connection: Connection, identifier: str, text: str
-) -> AccessToken | ServiceAccessToken | None:
+def find(connection: Connection, identifier: str, text: str) -> Found | None:
     """Return the access token if it is for this API."""
     jti = tokens.claimed_jti(text)
     if jti is None:
         return None
-    is_of_service = tokens.is_of_service(text)
-    token: AccessToken | ServiceAccessToken | None = (
-        service_tokens.find(connection, jti)
-        if is_of_service
-        else store.find_access_token(connection, jti)
-    )
+    token: Found | None
+    if tokens.is_of_service(text):
+        token = service_tokens.find(connection, jti)
+    elif tokens.is_exchanged(text):
+        token = exchanges.find(connection, jti)
+    else:
+        token = store.find_access_token(connection, jti)
     if token is None or token.audience != identifier:
         return None
     return token if tokens.is_genuine(text, token.access_digest) else None
@@ -92,7 +94,7 @@ def find(
 
 def usable(
     connection: Connection,
-    token: AccessToken | ServiceAccessToken,
+    token: Found,
     text: str,
     api: ResourceServer | None = None,
 ) -> UsableToken | None:
@@ -101,6 +103,8 @@ def usable(
     `text` is the token itself, which is genuine. `api`: the one that asks; it learns the groups of
     a user if it may have them.
     """
+    if isinstance(token, SubjectToken):
+        return _usable_exchanged(connection, token, text, api)
     if token.is_expired() or token.is_revoked():
         return None
     client = token.client
@@ -120,6 +124,18 @@ def usable(
     if scope is None:
         return None
     return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, groups)
+
+
+def _usable_exchanged(
+    connection: Connection, token: SubjectToken, text: str, api: ResourceServer | None
+) -> UsableToken | None:
+    """Do as `usable` for a token that a client got by exchange."""
+    present = present_rights.present(connection, token)
+    if present.refusal or not token.is_live():
+        return None
+    groups = list(token.grant.user.groups) if api and api.includes_groups else None
+    claims = tokens.unverified_claims(text) or {}
+    return UsableToken(claims, present.scope, token.dpop_jkt, token.expires_at, groups)
 
 
 def _scope_of_service(token: ServiceAccessToken, available: Apis) -> str | None:

@@ -15,15 +15,15 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.flow import narrowing, resources, scopes
+from sso.flow import exchange, narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
-from sso.oauth import client_authentication, resource_servers, tokens
+from sso.oauth import client_authentication, present_rights, resource_servers, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.resource_servers import UsableToken
 from sso.ratelimit import refusals
 from sso.store import apis as stored_apis
-from sso.store import grants, service_tokens
+from sso.store import exchanges, grants, service_tokens
 from sso.store import tokens as store
 from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
@@ -170,6 +170,8 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             return resource_servers.usable(request.connection, presented, request.form["token"])
         if presented is None:
             return None
+        if presented.row.client_id is not None:
+            return self._exchanged(request, presented)
         if client.requires_dpop and not (presented.is_refresh or presented.row.dpop_jkt):
             return None
         live_grant = grants.find_live_grant(
@@ -189,6 +191,16 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         names = map(resources.scope_of, scopes.split(scope))
         return replace(presented, scope=" ".join(dict.fromkeys(filter(None, names))))
 
+    def _exchanged(
+        self, request: ProtocolRequest, presented: PresentedToken
+    ) -> PresentedToken | None:
+        """Return a token that the client got by exchange, with what it may do now."""
+        token = exchanges.find(request.connection, presented.row.jti)
+        present = present_rights.present(request.connection, token) if token else None
+        if present is None or present.refusal:
+            return None
+        return replace(presented, scope=present.scope)
+
     def _token_for(self, request: ProtocolRequest, api: ResourceServer) -> UsableToken | None:
         """Return the token if it is for this API; an unknown and a foreign one are the same."""
         text = _token_of(request)
@@ -206,7 +218,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         members: dict[str, Any] = {
             "active": True,
             "scope": token.scope,
-            "client_id": grant.client_id,
+            "client_id": row.client_id or grant.client_id,
             "sub": str(grant.user_id),
             "iss": context.settings().issuer,
             "iat": clock.timestamp(row.issued_at),
@@ -220,4 +232,6 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             }
             if row.dpop_jkt:
                 members["cnf"] = {"jkt": row.dpop_jkt}
+            if row.actors:
+                members["act"] = exchange.act_claim(row.actors.split())
         return members

@@ -200,6 +200,11 @@ def is_of_service(token: str) -> bool:
     return claims.get("sub") is not None and claims.get("sub") == claims.get("client_id")
 
 
+def is_exchanged(token: str) -> bool:
+    """Return whether a token claims that a client acts with it (RFC 8693). Nothing is verified."""
+    return "act" in (unverified_claims(token) or {})
+
+
 def is_genuine(token: str, access_digest: str | None) -> bool:
     """Return whether the digest is that of exactly this token."""
     if access_digest is None:  # of an older version: it signed the token, and kept no digest

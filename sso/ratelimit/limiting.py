@@ -129,6 +129,8 @@ TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by admini
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
 # Entra ID sends up to 25 short requests a second, all with one token.
 API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
+# Each is a row until it expires: a hundred a second.
+EXCHANGED_TOKENS = Budget("exchanged_tokens", most=360_000, seconds=HOUR)
 # Each is a row until it expires. A service that asks for a token before each of its requests, ten a
 # second, is within it.
 SERVICE_TOKENS = Budget("service_tokens", most=36_000, seconds=HOUR)

@@ -40,6 +40,7 @@ MOST_SCOPES = 100  # of an API
 MOST_OF_CLIENT = 50  # APIs
 LONGEST_LIFETIME = 86_400  # seconds: a token cannot be taken back from an API that asks nobody
 MAX_SCOPE_NAME, MAX_DESCRIPTION = 64, 200  # characters
+FIELDS_OF_CLIENT = ("apis", "exchange_from")  # those that list APIs
 HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 _SECRETLESS = Message("an API without introspection has no secret")
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:/")
@@ -209,9 +210,10 @@ def _drop_entries(api: Api) -> None:
     """Remove an API from the clients that are registered for it."""
     for client in _locked_clients(api):
         metadata = dict(client.client_metadata)
-        metadata["apis"] = [
-            text for text in metadata.get("apis", []) if api_entry(text)[0] != api.identifier
-        ]
+        for name in FIELDS_OF_CLIENT:
+            entries = metadata.get(name, [])
+            if name in metadata:
+                metadata[name] = [text for text in entries if api_entry(text)[0] != api.identifier]
         if metadata.get("default_api") == api.identifier:
             del metadata["default_api"]
         client.set_client_metadata(metadata)
@@ -222,7 +224,8 @@ def _drop_entries(api: Api) -> None:
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
     """Return why a client cannot have these APIs. `before`: entries that it has already."""
     entries, default_api = metadata.get("apis", []), metadata.get("default_api")
-    if len(entries) > MOST_OF_CLIENT:
+    acts_as = metadata.get("exchange_from", [])
+    if len(entries) > MOST_OF_CLIENT or len(acts_as) > MOST_OF_CLIENT:
         return [Message("there are more than %(most)d APIs", most=MOST_OF_CLIENT)]
     named = dict(api_entry(text) for text in entries)
     errors = []
@@ -234,7 +237,9 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
             Message("the default API %(identifier)s is not among its APIs", identifier=identifier)
         )
     errors += own_apis.client_errors(named, metadata.get("grant_types", ()))
-    added = [text for text in entries if text not in before]
+    if any("=" in text for text in acts_as):
+        errors.append(Message("an API as which a client acts has no scopes: give its identifier"))
+    added = [text for text in (*entries, *acts_as) if text not in before]
     rows: dict[str, Described] = {}
     if added:
         rows = {**apis.with_identifiers(_readable(added)), **own_apis.every()}
@@ -324,10 +329,10 @@ def _locked(api_id: str) -> Api:
 
 
 def _locked_clients(api: Api) -> list[Client]:
-    """Lock the clients that are registered for an API, in the order of everybody."""
-    ids = sorted(client.client_id for client in apis.clients_of(api.identifier))
+    """Lock the clients whose registration lists an API, in the order of everybody."""
+    ids = sorted(client.client_id for client in apis.clients_listing(api.identifier))
     locked = (clients.lock(client_id) for client_id in ids)
-    return [client for client in locked if client is not None and api.identifier in client.apis]
+    return [client for client in locked if client is not None and client.lists(api.identifier)]
 
 
 def _touch_clients(api: Api) -> None:

@@ -26,7 +26,7 @@ from sso.services import apis, checks, own_apis, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, grants, named_groups, service_tokens
+from sso.store import clients, exchanges, grants, named_groups, service_tokens
 
 # Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
@@ -68,7 +68,7 @@ def register(
     private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
     is stored as a fast digest.
     """
-    entries = fields.get("apis") or ()
+    entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     own_apis.require_operator(actor, entries)
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
@@ -128,8 +128,9 @@ def change(
     The logo `NO_IMAGE` removes the logo. `expected`: fields of `described`, as they were shown to
     the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
-    edit = (lists or {}).get("apis", ListEdit())
-    entries = [*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())]
+    edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS_OF_CLIENT]
+    entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
+    entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
     apis.hold(entries)
     client = _locked(client_id)
     own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
@@ -139,7 +140,7 @@ def change(
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
-        _end_access(client_id)
+        _end_access(client_id, "client_disabled")
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if "groups" in changes:
@@ -231,7 +232,7 @@ def disable(actor: Actor, client_id: str) -> Client:
     """Disable a client; its grants and tokens end. Raises `LookupError`."""
     client = _locked(client_id)
     clients.set_disabled(client, True)
-    _end_access(client_id)
+    _end_access(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
 
@@ -251,15 +252,16 @@ def delete(actor: Actor, client_id: str) -> None:
     client = clients.lock_to_remove(client_id)
     if client is None:
         raise LookupError(client_id)
-    grants.end_of_client(client_id, "client_deleted")
+    _end_access(client_id, "client_deleted")
     clients.remove(client)
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
 
 
-def _end_access(client_id: str) -> None:
-    """End the grants of a client that is disabled, and the tokens that it got for itself."""
-    grants.end_of_client(client_id, "client_disabled")
+def _end_access(client_id: str, reason: str) -> None:
+    """End the grants of a client, and the tokens that it got for itself or by exchange."""
+    grants.end_of_client(client_id, reason)
     service_tokens.end_of_client(client_id)
+    exchanges.end_of_client(client_id)
 
 
 def _locked(client_id: str) -> Client:
@@ -277,7 +279,8 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
     errors = checks.metadata_errors(metadata, before)
-    errors += apis.client_errors(metadata, before.get("apis", ()))
+    earlier = [entry for name in apis.FIELDS_OF_CLIENT for entry in before.get(name, ())]
+    errors += apis.client_errors(metadata, earlier)
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)

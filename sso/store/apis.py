@@ -76,6 +76,12 @@ def _read(connection: Connection, client: RegisteredClient) -> Apis:
     return apis
 
 
+def scopes_of(connection: Connection, identifier: str) -> frozenset[str]:
+    """Return the names of all scopes of an API; none if it is disabled."""
+    row = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
+    return frozenset(row["scopes"]) if row else frozenset()
+
+
 def _find_enabled(connection: Connection, identifier: str) -> resources.Api | None:
     row: Any = prepared.first(connection, _FIND_ENABLED, {"identifier": identifier})
     return resources.Api(**{**row, "groups": frozenset(row["groups"])}) if row else None
@@ -225,11 +231,16 @@ def remove(api: Api) -> None:
     db.session.execute(delete(Api).where(Api.api_id == api.api_id))
 
 
-def clients_of(identifier: str) -> list[Client]:
-    """Return the clients that are registered for an API, by name."""
+def clients_listing(identifier: str) -> list[Client]:
+    """Return the clients that may request tokens for an API, and those that act as it."""
     mentioned = _CLIENTS.c.client_metadata.contains(identifier, autoescape=True)
     clients = db.session.scalars(select(Client).where(mentioned))
-    registered = [client for client in clients if identifier in client.apis]
+    return [client for client in clients if client.lists(identifier)]
+
+
+def clients_of(identifier: str) -> list[Client]:
+    """Return the clients that are registered for an API, by name."""
+    registered = [client for client in clients_listing(identifier) if identifier in client.apis]
     return sorted(registered, key=lambda client: (client.name.casefold(), client.client_id))
 
 

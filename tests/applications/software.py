@@ -105,6 +105,23 @@ def rust(source: Path) -> Path:
     return _made(f"{source.stem}-rust", files, fill) / "program"
 
 
+def java(name: str, project: Path, source: Path) -> Path:
+    """A program in Java, built by Maven with the versions that its pom.xml has."""
+    maven = require("Maven", shutil.which("mvn"))
+
+    def fill(folder: Path) -> None:
+        package = folder / "src/main/java/api"
+        package.mkdir(parents=True)
+        shutil.copy(project, folder / "pom.xml")
+        shutil.copy(source, package)
+        run(maven, "--batch-mode", "--quiet", "package", cwd=folder)
+        [program] = folder.glob("target/*.jar")
+        shutil.move(program, folder / "program.jar")
+        shutil.rmtree(folder / "target")
+
+    return _made(f"{name}-java", [project, source], fill) / "program.jar"
+
+
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
     """The folder, filled unless it was; another process may be at it."""
     cache = Path(os.environ.get("APPLICATIONS_CACHE") or Path.home() / ".cache/sso-applications")

@@ -47,7 +47,8 @@ BLOCKS = [
     for _, _, block in BLOCK.findall(text)
 ]
 CALLBACK = "https://wiki.example.com/oauth/callback"
-TUTORIAL = "docs/tutorial.md"
+TUTORIAL, TUTORIAL_OF_API = "docs/tutorial.md", "docs/tutorial-api.md"
+VERIFYING = "docs/how-to/verify-access-tokens.md"
 PASSWORD = "correct horse battery"
 
 # By their first lines: each block is run by a test here, or stands here with the reason.
@@ -61,6 +62,20 @@ RUN = {
     '--scope "openid profile offline_access"',
     '"""Sign in from a terminal."""',
     ".venv/bin/flask --app wiki run --port 8001",
+    '.venv/bin/flask api create --identifier https://docs.example.com --name "Documents" '
+    '--scope "read=Read your documents"',
+    '.venv/bin/flask client create --name "Reader" '
+    "--redirect-uri http://localhost:8002/callback --api https://docs.example.com=read",
+    "ISSUER=http://127.0.0.1:5000/api/auth AUDIENCE=https://docs.example.com PORT=8001 "
+    ".venv/bin/python api_flask.py",
+    '@app.get("/documents")',
+    "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8001/documents",
+    "import requests",
+    ".venv/bin/flask --app reader run --port 8002",
+    '.venv/bin/flask client create --name "Nightly job" --service '
+    "--api https://docs.example.com=read",
+    "curl -s http://127.0.0.1:5000/api/auth/oauth2/token -d grant_type=client_credentials "
+    "-d resource=https://docs.example.com -d client_id=… -d client_secret=…",
     "format = 1",
     "[provider.corp]",
     "[provider.openldap]",
@@ -102,9 +117,31 @@ _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does t
 _BANK = "tests/applications/test_high_assurance.py runs it"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
+_APIS = "tests/applications/test_apis.py runs it"
+_EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
 _PLATFORM = "needs the platform; tests/oauth/test_workload_identity.py has JWTs like it"
 NOT_RUN = {
+    "export ISSUER=https://sso.example.com/api/auth AUDIENCE=https://docs.example.com PORT=8001":
+        _APIS,
+    '"""access_tokens.py: verify access tokens of ISSUER that are for this API."""': _APIS,
+    '"""api_flask.py: an API in Flask, protected by Authlib."""': _APIS,
+    '"""proofs.py: check the DPoP proof that comes with a token that is bound to a key."""': _APIS,
+    '"""api_fastapi.py: an API in FastAPI that also takes tokens bound by DPoP."""': _APIS,
+    '"""api_django.py: an API in Django REST framework."""': _APIS,
+    "// api.mjs: an API in Express.": _APIS,
+    ".venv/bin/flask api update https://docs.example.com --introspection": _APIS,
+    "// access.js: ask the server about the access token of a request.": _APIS,
+    "# For nginx.conf, within http.": _APIS,
+    "http_filters:": "needs Envoy, which no registry has",
+    '<project xmlns="http://maven.apache.org/POM/4.0.0">': f"{_APIS} with APPLICATIONS_LARGE=1",
+    "// Api.java: an API in Spring.": f"{_APIS} with APPLICATIONS_LARGE=1",
+    "// An API in Go, with github.com/coreos/go-oidc/v3.": f"{_APIS} with APPLICATIONS_LARGE=1",
+    '.venv/bin/flask client create --name "Documents backend" --service --exchange '
+    "--exchange-from https://docs.example.com --api https://maps.example.com=read": _EXCHANGE,
+    "POST /api/auth/oauth2/token": _EXCHANGE,
+    '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
+    '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
     '.venv/bin/flask api create --identifier https://invoices.example.com --name Invoices '
     '--scope read="Read invoices" --scope write="Change invoices"': _SERVICE,
     'curl https://id.example.com/api/auth/oauth2/token --user "$CLIENT_ID:$CLIENT_SECRET" '
@@ -279,7 +316,9 @@ def sign_in_and_allow(server: Server, url: str, callback: str) -> Page:
 
 
 @contextmanager
-def running(server: Server, script: str, folder: Path, url: str) -> Iterator[None]:
+def running(
+    server: Server, script: str, folder: Path, url: str, status: int = 200
+) -> Iterator[None]:
     """A program of the shell, until it answers at this URL and until the end."""
     script = script.replace(".venv/bin/", f"exec {Path(sys.executable).parent}/")
     with (server.folder / "log").open("a") as log:
@@ -290,7 +329,7 @@ def running(server: Server, script: str, folder: Path, url: str) -> Iterator[Non
     def answers() -> bool:
         assert process.poll() is None, (server.folder / "log").read_text()
         try:
-            return requests.get(url, timeout=5).ok
+            return requests.get(url, timeout=5).status_code == status
         except (requests.ConnectionError, requests.Timeout):
             return False
 
@@ -353,6 +392,63 @@ def test_the_program_of_a_device(server: Server, tmp_path: Path) -> None:
     printed, _ = process.communicate(timeout=30)
     assert printed.endswith("Signed in as Your Name.\n")
     assert process.returncode == 0
+
+
+def test_the_tutorial_of_an_api(tmp_path: Path) -> None:
+    """All sections, on other ports, with a folder of its own for the programs."""
+    server, ports = Server(tmp_path), {port: str(free_port()) for port in ("8001", "8002")}
+    moved = {"http://127.0.0.1:5000": server.origin, **ports}
+
+    def of_page(beginning: str, page: str = TUTORIAL_OF_API) -> str:
+        """The block that begins like this, with the addresses of this test."""
+        (text,) = (text for where, text in BLOCKS if where == page and text.startswith(beginning))
+        for example, own in moved.items():
+            text = text.replace(example, own)
+        return text
+
+    typed(server, block(".venv/bin/flask db upgrade", TUTORIAL))
+    for name in ("access_tokens", "api_flask"):
+        (tmp_path / f"{name}.py").write_text(of_page(f'"""{name}.py: ', VERIFYING))
+    assert of_page("@app.get") in (tmp_path / "api_flask.py").read_text()
+    with running(server, block(".venv/bin/gunicorn wsgi:app"), ROOT, f"{server.origin}/readyz"):
+        typed(server, of_page(".venv/bin/flask api create"))
+        reader = typed(server, of_page('.venv/bin/flask client create --name "Reader"'))
+        source = of_page("import requests")
+        source = filled(source, **credentials(reader), secret_key=secrets.token_hex())
+        (tmp_path / "reader.py").write_text(source)
+        api, home = f"http://127.0.0.1:{ports['8001']}", f"http://localhost:{ports['8002']}"
+        environ, _, program = of_page("ISSUER=").partition(" .venv/bin/")
+        serve = f"export {environ}\n.venv/bin/{program}"
+        start = of_page(".venv/bin/flask --app reader")
+        with (
+            running(server, serve, tmp_path, f"{api}/static/", status=404),
+            running(server, start, tmp_path, home),
+        ):
+            asked = subprocess.run(
+                ["sh", "-c", of_page("curl -s -o")], capture_output=True, text=True, check=True
+            )
+            assert asked.stdout == "401\n"
+            link = re.findall(r'href="([^"]+)"', requests.get(home, timeout=10).text)[0]
+            shown = called(server, home, link)
+            assert re.fullmatch(r'The API answered 200: \{"user":"[0-9a-f-]{36}"\}\s*', shown)
+            assert called(server, home, "/login").startswith("The API answered 401: ")
+            job = typed(server, of_page('.venv/bin/flask client create --name "Nightly job"'))
+            request = filled(of_page("curl -s http"), **credentials(job))
+            answer = subprocess.run(
+                ["sh", "-c", request], capture_output=True, text=True, check=True
+            )
+            token = json.loads(answer.stdout)["access_token"]
+            headers = {"Authorization": f"Bearer {token}"}
+            found = requests.get(f"{api}/documents", headers=headers, timeout=10).json()
+            assert found == {"user": credentials(job)["client_id"]}
+
+
+def called(server: Server, home: str, link: str) -> str:
+    """Sign in to the application of the tutorial; gives what it shows of the API's answer."""
+    with requests.Session() as browser:
+        sent = browser.get(home + link, allow_redirects=False, timeout=10)
+        arrived = sign_in_and_allow(server, sent.headers["Location"], f"{home}/callback")
+        return browser.get(arrived.url, timeout=10).text
 
 
 def test_the_six_steps_by_hand(server: Server) -> None:

@@ -11,6 +11,7 @@ from sso.extensions import db
 from sso.models import User
 from tests.conftest import ON_POSTGRESQL, Statements
 from tests.support.actors import Browser, RelyingParty
+from tests.support.exchanges import Chain
 from tests.support.factories import make_api, make_client
 from tests.support.proofs import DPoP
 
@@ -64,6 +65,15 @@ def test_a_resource_costs_no_statement(
         assert client.refresh(tokens["refresh_token"]).get_json()["scope"] == "read write"
     for seen in (authorized, exchanged, refreshed):
         assert (len(seen), seen.commits) == ONE_TO_WRITE
+
+
+def test_an_exchange_of_a_token(app: Flask, browser: Browser, statements: Count) -> None:
+    """It finds the client, the subject token and the scopes of its API, and stores the row."""
+    chain = Chain(app, browser)
+    chain.exchanged()
+    with statements() as seen:
+        chain.exchanged()
+    assert (len(seen), seen.commits) == (4, 0 if ON_POSTGRESQL else 1)
 
 
 def test_userinfo(browser: Browser, client: RelyingParty, statements: Count) -> None:

@@ -14,11 +14,12 @@ from sqlalchemy import create_engine, inspect, text
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import clients, grants, identities, schema, users
+from sso.store import clients, exchanges, grants, identities, schema, users
 from tests.bench import seed
 from tests.support.actors import Browser, RelyingParty
 from tests.support.administration import ADMIN, sign_in_staff
-from tests.support.factories import ensure_keys, make_client, register_client
+from tests.support.exchanges import Chain
+from tests.support.factories import ensure_keys, make_client, make_user, register_client
 from tests.support.logos import PNG
 from tests.support.processes import SECRET_KEY
 from tests.support.second_factors import enrol_totp
@@ -174,6 +175,21 @@ def test_no_request_reads_a_table_from_end_to_end(app: Flask) -> None:
         story(app, client)
     assert len(statements) > 40
     assert tables_read_whole(app, statements) == {}
+
+
+def test_exchanging_tokens_reads_no_table_from_end_to_end(app: Flask) -> None:
+    """Nor does the end of a backend, which revokes what it got."""
+    make_user(app)
+    chain = Chain(app, Browser(app))
+    with executed(app) as statements:
+        token = chain.exchanged()
+        assert chain.docs.introspect(token).get_json()["active"]
+        chain.docs.revoke(token)
+        with app.app_context():
+            exchanges.end_of_client(chain.docs.client_id)
+            db.session.commit()
+    found = tables_read_whole(app, [one for one in statements if "apis" not in one[0]])
+    assert found == {}
 
 
 # But for "anywhere", which says that it takes longer, and the overview, which counts.

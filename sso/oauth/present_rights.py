@@ -1,0 +1,61 @@
+"""What an access token of a person may do now, whether it was issued or exchanged (RFC 8693)."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sso.config.client_fields import TOKEN_EXCHANGE
+from sso.flow import exchange, narrowing
+from sso.flow.narrowing import Allowed
+from sso.flow.refusals import Cause, describe
+from sso.i18n.message import Message
+from sso.store import apis, clients
+from sso.store.clients import RegisteredClient
+from sso.store.exchanges import SubjectToken
+
+
+@dataclass(frozen=True)
+class Present:
+    """What a live token may do now: its scope, or the `refusal` for the client."""
+
+    scope: str = ""
+    refusal: Message | None = None
+
+
+def present(connection: Connection, token: SubjectToken) -> Present:
+    """Return what a token may do now, by its user, its grant, and the clients that act with it."""
+    grant, owner = token.grant, token.owner
+    groups = grant.user.groups
+    rights = narrowing.allowed(owner, groups, grant, apis.of_client(connection, owner))
+    client = owner
+    if token.client_id is not None:
+        exchangers = _exchangers(connection, token)
+        if exchangers is None:
+            return Present(refusal=describe(Cause.NO_LONGER_EXCHANGING))
+        client = exchangers[0]
+        rights = exchange.allowed(client, groups, grant, rights, apis.of_client(connection, client))
+    if client.requires_dpop and token.dpop_jkt is None:
+        return Present(refusal=describe(Cause.SUBJECT_UNBOUND))
+    scope = rights.scope_at(token.audience, token.scope)
+    if rights.refusal or scope is None:
+        return Present(refusal=rights.refusal or describe(Cause.NOTHING_LEFT))
+    return Present(scope)
+
+
+def _exchangers(connection: Connection, token: SubjectToken) -> list[RegisteredClient] | None:
+    """Return the clients that act with the token; `None` if one of them may not do so any more."""
+    exchangers = []
+    for client_id in token.actor_ids:
+        client = clients.find_enabled(connection, client_id)
+        if client is None or not client.check_grant_type(TOKEN_EXCHANGE):
+            return None
+        exchangers.append(client)
+    return exchangers
+
+
+def by_exchange(connection: Connection, client: RegisteredClient, token: SubjectToken) -> Allowed:
+    """Return what the client may get for a token that it presents."""
+    grant, owner = token.grant, token.owner
+    groups = grant.user.groups
+    owners = narrowing.allowed(owner, groups, grant, apis.of_client(connection, owner))
+    return exchange.allowed(client, groups, grant, owners, apis.of_client(connection, client))
