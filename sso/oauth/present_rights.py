@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from sso.config.client_fields import TOKEN_EXCHANGE
-from sso.flow import exchange, narrowing
+from sso.flow import exchange, narrowing, resources
 from sso.flow.narrowing import Allowed
 from sso.flow.refusals import Cause, describe
 from sso.i18n.message import Message
@@ -26,7 +26,7 @@ def present(connection: Connection, token: SubjectToken) -> Present:
     """Return what a token may do now, by its user, its grant, and the clients that act with it."""
     grant, owner = token.grant, token.owner
     groups = grant.user.groups
-    rights = narrowing.allowed(owner, groups, grant, apis.of_client(connection, owner))
+    rights = _rights_of_owner(connection, token)
     client = owner
     if token.client_id is not None:
         exchangers = _exchangers(connection, token)
@@ -53,9 +53,15 @@ def _exchangers(connection: Connection, token: SubjectToken) -> list[RegisteredC
     return exchangers
 
 
+def _rights_of_owner(connection: Connection, token: SubjectToken) -> Allowed:
+    """Return what the grant may still give the client that it belongs to."""
+    available = apis.of_client(connection, token.owner)
+    available = resources.existing_at(token.grant.created_at, available)
+    return narrowing.allowed(token.owner, token.grant.user.groups, token.grant, available)
+
+
 def by_exchange(connection: Connection, client: RegisteredClient, token: SubjectToken) -> Allowed:
     """Return what the client may get for a token that it presents."""
-    grant, owner = token.grant, token.owner
-    groups = grant.user.groups
-    owners = narrowing.allowed(owner, groups, grant, apis.of_client(connection, owner))
+    grant, groups = token.grant, token.grant.user.groups
+    owners = _rights_of_owner(connection, token)
     return exchange.allowed(client, groups, grant, owners, apis.of_client(connection, client))

@@ -75,7 +75,7 @@ def test_more_than_the_user_approved_at_the_next_api(app: Flask, chain: Chain) -
     assert refused(exchange(chain.docs, subject, resource=MAPS, scope="draw"), "invalid_scope")
 
 
-def test_a_longer_life(app: Flask, chain: Chain, clock: Clock) -> None:
+def test_a_longer_life(clock: Clock, app: Flask, chain: Chain) -> None:
     """By exchanging again and again, to oneself, just before the end."""
     own = make_backend(app, DOCS, DOCS)
     token = chain.approve()["access_token"]
@@ -91,7 +91,7 @@ def test_a_longer_life(app: Flask, chain: Chain, clock: Clock) -> None:
     assert own.introspect(token).get_json() == {"active": False}
 
 
-def test_an_expired_token(chain: Chain, clock: Clock) -> None:
+def test_an_expired_token(clock: Clock, chain: Chain) -> None:
     tokens = chain.approve()
     clock.move(seconds=tokens["expires_in"])
     assert refused(exchange(chain.docs, tokens["access_token"], resource=MAPS))

@@ -37,6 +37,7 @@ VALUES = {
     "home_url": "https://books.example/home",
     "groups": ["readers"],
     "apis": [f"{API}=read"],
+    "exchange_from": [API],
     "default_api": API,
     "preset": {"name": "grafana"},
     "jwks_uri": "https://books.example/keys",

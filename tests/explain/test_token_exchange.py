@@ -36,7 +36,7 @@ def test_a_token_for_userinfo(chain: Chain, explain: Explain) -> None:
     assert "--add-exchange-from" not in text
 
 
-def test_an_expired_token(chain: Chain, explain: Explain, clock: Clock) -> None:
+def test_an_expired_token(clock: Clock, chain: Chain, explain: Explain) -> None:
     token = chain.approve()["access_token"]
     clock.move(seconds=3700)
     text = explain(exchange(chain.docs, token, resource=MAPS))

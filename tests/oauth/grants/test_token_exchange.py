@@ -155,7 +155,7 @@ def test_what_the_user_declined_at_its_own_grant_stays_declined(
     assert body["scope"] == "read"
 
 
-def test_it_lives_no_longer_than_the_subject_token(app: Flask, chain: Chain, clock: Clock) -> None:
+def test_it_lives_no_longer_than_the_subject_token(clock: Clock, app: Flask, chain: Chain) -> None:
     change_api(app, MAPS, access_token_lifetime=7200)
     tokens = chain.approve()
     clock.move(seconds=tokens["expires_in"] - 60)
