@@ -312,7 +312,7 @@ def list_(as_json: bool) -> None:
 @client_argument
 @json_option
 def show(client_id: str, as_json: bool) -> None:
-    """Show an application's registration, its newest grants, and how many tokens it has."""
+    """Show an application's registration and what it has: grants and tokens."""
     client = find_client(client_id)
     count, newest = grants.live_at(client.client_id, limit=_SHOWN_GRANTS)
     programs = devices.programs_of([grant.id for grant in newest])

@@ -37,7 +37,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "setup": ("Print the configuration of an application that was registered from a preset.",
                   "sso.cli.connect:setup"),
         "list": ("List all applications.", "sso.cli.clients:list_"),
-        "show": ("Show an application's registration and its newest grants.",
+        "show": ("Show an application's registration and what it has: grants and tokens.",
                  "sso.cli.clients:show"),
         "preview": ("Show the claims that an application would receive about a user, and why "
                     "others are missing.",

@@ -151,7 +151,7 @@ def begin(
     )
     _put_into_cookie(new)  # clears its previous content
     device_cookie.remember(user)
-    if secret and proof == PASSWORD:
+    if secret and proof == PASSWORD and upstream is None:
         second_factors.allow_by_link(audit.USER, user, new.current.session, secret)
     return new.current.session
 

@@ -6,15 +6,20 @@ It ends at a code in a mail that he does not read, and at a link that he was not
 from collections.abc import Callable
 from datetime import timedelta
 
+import flask
 import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
 from sso import audit
 from sso import clock as sso_clock
+from sso.endpoints import browser_session
 from sso.extensions import db
+from sso.mfa import policy
+from sso.mfa.policy import Proof
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
 from sso.services import accounts, credentials, mail_links, second_factors
+from sso.store import users
 from tests.attacks.conftest import Watch, reset_link
 from tests.conftest import Clock
 from tests.store.test_races import at_once
@@ -649,6 +654,22 @@ def test_the_link_helps_no_other_session(app: Flask, user: User, mailbox: Mailbo
     dana.submit()
     dana.sign_in(password=NEW)
     assert dana.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+
+
+@pytest.mark.parametrize(
+    "proof", [policy.of_upstream("otp", False), policy.of_passkey_alone(False)], ids=str
+)
+def test_the_link_helps_no_other_way_to_sign_in(app: Flask, user: User, proof: Proof) -> None:
+    """Whoever signs in at a provider, or with a passkey, has not shown the new password."""
+    with app.test_request_context(f"{BASE}/sign-in"):
+        owner = users.find(user.id)
+        assert owner is not None
+        browser_session.remember_link(owner)
+        assert "link_used" in flask.session
+        session = browser_session.begin(owner, proof)
+        assert session.enrolment_allowed_at is None
+        db.session.commit()
+    assert allowed(app) == 0
 
 
 def test_the_link_helps_no_other_user(app: Flask, user: User, mailbox: Mailbox) -> None:
