@@ -505,7 +505,8 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
     print_record([("client_id", client.client_id), *issued, *server])
     if client.is_public:
-        print_line("It is public: it has no secret and has to use PKCE.")
+        uses = " and has to use PKCE" if client.redirect_uris else ""
+        print_line(f"It is public: it has no secret{uses}.")
     elif client.trust_issuer:
         print_line(f"It has no secret: JWTs of {client.trust_issuer} authenticate it.")
     elif not client.has_secret:
