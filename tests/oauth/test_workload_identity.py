@@ -116,6 +116,15 @@ def test_an_audience_of_its_own(app: Flask, platform: Platform) -> None:
         assert refused(ask(service, platform.jwt(of_kubernetes(aud=audience))), "its aud")
 
 
+@pytest.mark.parametrize("trusted", ['"sso"', "b\\c", "bücher"])
+def test_an_audience_that_no_description_can_name(
+    app: Flask, platform: Platform, trusted: str
+) -> None:
+    service = make(app, platform, trust_audience=trusted)
+    assert refused(ask(service, platform.jwt(of_kubernetes())), "its aud has to be the audience")
+    assert ask(service, platform.jwt(of_kubernetes(aud=trusted))).status_code == 200
+
+
 SUB = "system:serviceaccount:reports:nightly"
 
 
