@@ -211,6 +211,18 @@ def test_another_clients_name_on_the_page(
     assert "evil.example" not in html
 
 
+@pytest.mark.parametrize("name", ["www.evil.example/help", "x/evil.example", "x/1.evil.example"])
+def test_a_link_in_the_name_of_a_program(
+    app: Flask, tv: Device, browser: Browser, user: User, name: str
+) -> None:
+    """The mail about the device would have it, and mail programs make links of hosts."""
+    assert tv.ask({"User-Agent": name}).status_code == 200
+    assert "evil.example" not in enter(browser, tv.user_code).html
+    browser.allow()
+    (approved,) = events(app, "device_approved")
+    assert "example" not in approved["program"]
+
+
 # ---- approved twice, or by who may not ----
 
 
