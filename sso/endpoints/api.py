@@ -7,6 +7,7 @@ The token is in the Authorization header (RFC 6750 §2.1).
 import json
 from datetime import timedelta
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 from flask import Response, abort, request
 
@@ -30,6 +31,7 @@ from sso.store.service_tokens import ServiceAccessToken
 from sso.web.errors import as_json
 
 _CHALLENGE = 'Bearer realm="sso"'
+_IN_PATHS = "/:@!$&'()*+,;="  # beside letters and digits (RFC 3986 §3.3)
 
 
 def authenticate(scope: str) -> Program:
@@ -92,7 +94,7 @@ def _service(text: str, scheme: str, scope: str) -> Service:
 def _use_proof(token: ServiceAccessToken, text: str, service: Service) -> None:
     """Verify and use the DPoP proof of the request (RFC 9449 §7.1)."""
     origin = urls.origin(context.settings().base_url) or ""
-    url = origin + request.script_root + request.path
+    url = origin + quote(request.script_root + request.path, safe=_IN_PATHS)
     try:
         proof = dpop.verify_at(url, request.environ.get("HTTP_DPOP"), token.client, text)
         dpop.use(database.session_connection(), proof)

@@ -98,9 +98,11 @@ def _ask(
     assert owner
     if form.validate_on_submit():
         allowed, declined = consent.choice(form, step)
+        # Scopes that were added while the page was open are asked about now.
+        is_whole = step.scopes <= {*allowed, *declined}
         if form.decision.data == "allow" and not allowed:
             error = gettext(_NOTHING_TICKED)
-        else:
+        elif form.decision.data != "allow" or is_whole:
             return _decide(form, validated, current, waiting.device, (allowed, declined), pending)
     ticks = consent.declined_of(owner)
     return page.render(

@@ -32,11 +32,13 @@ def without_scope(case: Case) -> Explanation | None:
     if case.cause != Cause.NO_SCOPE_OF_API or case.client is None:
         return None
     resource, requested = case["resource"], scopes.split(case["requested_scope"])
+    registered = case.client.apis.get(resource) or ()  # an entry takes the place of the earlier one
+    names = ",".join(dict.fromkeys([*registered, *requested]))
     return Explanation(
         Message("The service asks for %(requested)s at %(resource)s, and has none of it there.",
                 requested=" ".join(requested), resource=resource),
         Message("If the API has these scopes, and the service may have them:"),
-        case.update("--add-api", f"{resource}={','.join(requested)}"),
+        case.update("--add-api", f"{resource}={names}"),
     )  # fmt: skip
 
 

@@ -39,7 +39,8 @@ PATH = "/device"  # where people type the code
 USER_CODE = "user_code"  # the parameter of that page, and of a waiting request
 _TRIES = 5  # to draw a user code that no other device has
 # The first product of a User-Agent (RFC 9110 §10.1.5), which says more of a device than the rest.
-_PROGRAM = re.compile(r"[A-Za-z0-9._-]{1,40}(?:/[A-Za-z0-9._-]{1,19})?")
+# Its name has no dot: mail programs make links of what looks like a host.
+_PROGRAM = re.compile(r"[A-Za-z0-9_-]{1,40}(?:/[0-9]{1,4}(?:\.[0-9]{1,6}){0,2})?")
 
 
 class DeviceAuthorizationEndpoint(AuthlibDeviceAuthorizationEndpoint):

@@ -44,7 +44,7 @@ def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -
     subject = claims.get("sub")
     if not isinstance(subject, str) or not matches(client.trust_subject, subject):
         raise InvalidJwt("its sub is not one that the client trusts", JwtFault.SUBJECT)
-    _check_audience(claims.get("aud"), client.trust_audience or context.settings().issuer)
+    _check_audience(claims.get("aud"), client.trust_audience)
     expires = client_jwt.expiry(claims, now, LONGEST_LIFETIME)
     client_jwt.verify(jwt, keys(), client_jwt.ALGORITHMS, _TYPES, "the trusted issuer")
     return _single_use(client, jwt, expires)
@@ -63,10 +63,16 @@ def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> Sin
     return SingleUse("workload jti", holder, identifier, expires, fault)
 
 
-def _check_audience(audience: Any, expected: str) -> None:
-    """A second audience could use the JWT here."""
-    if audience not in (expected, [expected]):
-        raise InvalidJwt(f"its aud has to be {expected} alone", JwtFault.AUDIENCE)
+def _check_audience(audience: Any, trusted: str | None) -> None:
+    """A second audience could use the JWT here.
+
+    An audience of the operator's is not named: a description has few characters (RFC 6749 §5.2).
+    """
+    issuer = context.settings().issuer
+    if audience in (trusted or issuer, [trusted or issuer]):
+        return
+    expected = "the audience that the client trusts," if trusted else issuer
+    raise InvalidJwt(f"its aud has to be {expected} alone", JwtFault.AUDIENCE)
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -38,6 +38,7 @@ from sso.i18n.message import Message, code_of
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
 _TRUST_ISSUER = "trust_issuer"
+_OF_OWNERS = ("repo:", "project_path:")  # then the owner and a slash
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
 # Defaults of the profile; some fields accept other values, too.
 _IMPLIED: Mapping[str, Any] = {
@@ -151,6 +152,11 @@ def _trust_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
         )
     elif metadata[subject.name].startswith("*"):
         yield Message("the trusted subject begins with *; anyone with a JWT of the issuer may fit")
+    elif _lacks_owner(metadata[subject.name]):
+        yield Message(
+            "the trusted subject has no whole owner before its first *, such as repo:acme/; anyone "
+            "may get a name that fits"
+        )
     if metadata[_AUTH_METHOD.name] != PRIVATE_KEY_JWT:
         yield Message(
             "as long as it trusts an issuer, it authenticates by a key",
@@ -159,6 +165,15 @@ def _trust_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
     for name in ("request_object_signing_alg", "token_endpoint_auth_signing_alg"):
         if name in metadata:
             yield Message("a client that trusts an issuer has no %(field)s", field=name)
+
+
+def _lacks_owner(subject: str) -> bool:
+    """Return whether a pattern fits subjects of others at GitHub or GitLab, where anyone may have
+    an account.
+    """
+    fixed, wildcard, _ = subject.partition("*")
+    is_theirs = any(name.startswith(fixed) or fixed.startswith(name) for name in _OF_OWNERS)
+    return bool(wildcard) and is_theirs and "/" not in fixed
 
 
 def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Message:

@@ -133,7 +133,8 @@ def change(
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
     apis.hold(entries)
     client = _locked(client_id)
-    own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
+    if fields or set(lists or {}) - {"groups"}:  # a service has no people, whose groups count
+        own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
     changes, notes = _alter(client, before, fields, lists, secret)
@@ -239,8 +240,9 @@ def disable(actor: Actor, client_id: str) -> Client:
 
 @audit.acting
 def enable(actor: Actor, client_id: str) -> Client:
-    """Enable a client again; its ended grants stay ended. Raises `LookupError`."""
+    """Enable a client again; its ended grants stay ended. Raises `LookupError` and `Invalid`."""
     client = _locked(client_id)
+    own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client

@@ -171,6 +171,24 @@ def test_a_form_that_was_open_before_somebody_else_signed_in(
     assert grants(app) == 0
 
 
+def test_a_scope_that_is_added_while_the_page_is_open(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """Nobody allows what the page did not show."""
+    tv = make_device(app, scope="openid profile")
+    tv.ask(scope="openid profile email")
+    assert "scope_email" not in enter(browser, tv.user_code).html
+    with app.app_context():
+        clients.change(audit.SYSTEM, tv.client_id, {"scope": "openid profile email"})
+        db.session.commit()
+    page = browser.allow()
+    assert "scope_email" in page.html
+    assert tv.error() == "authorization_pending"
+    assert grants(app) == 0
+    browser.allow()
+    assert tv.poll().get_json()["scope"] == "openid profile email"
+
+
 def test_a_waiting_request_that_was_altered(
     app: Flask, tv: Device, browser: Browser, user: User
 ) -> None:
@@ -191,6 +209,18 @@ def test_another_clients_name_on_the_page(
     assert "Television" in html
     assert "Bank" not in html
     assert "evil.example" not in html
+
+
+@pytest.mark.parametrize("name", ["www.evil.example/help", "x/evil.example", "x/1.evil.example"])
+def test_a_link_in_the_name_of_a_program(
+    app: Flask, tv: Device, browser: Browser, user: User, name: str
+) -> None:
+    """The mail about the device would have it, and mail programs make links of hosts."""
+    assert tv.ask({"User-Agent": name}).status_code == 200
+    assert "evil.example" not in enter(browser, tv.user_code).html
+    browser.allow()
+    (approved,) = events(app, "device_approved")
+    assert "example" not in approved["program"]
 
 
 # ---- approved twice, or by who may not ----

@@ -13,6 +13,7 @@ from sso.flow import own_apis
 from sso.models import User
 from sso.services import api_tokens, apis, clients
 from sso.services.checks import Invalid
+from sso.store import clients as stored_clients
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, ORIGIN, claims_of
 from tests.support.events import events
@@ -166,6 +167,18 @@ def test_bound_to_a_key(app: Flask, user: User) -> None:
     assert call(app, unbound, USERS).status_code == 401
 
 
+@pytest.mark.parametrize("user_id", ["%22", "%5C", "%C3%BC", "a%20b"])
+def test_a_proof_for_another_url_than_this_one(app: Flask, user: User, user_id: str) -> None:
+    """The description names the URL, whatever characters it has."""
+    service, key = make(app, f"{SCIM}=scim:read", default_api=SCIM), DPoP()
+    token, path = service.token(key.header()), f"{USERS}/{user_id}"
+    other, right = (
+        {"DPoP": key.proof(each, token=token, htm="GET")} for each in (f"{USERS}/1", path)
+    )
+    assert call(app, token, path, scheme="DPoP", **other).status_code == 401
+    assert call(app, token, path, scheme="DPoP", **right).status_code == 404
+
+
 CODE = {"grant_types": ["authorization_code"], "redirect_uris": ["https://a.example/cb"]}
 BOTH = {**CODE, "grant_types": ["authorization_code", "client_credentials"]}
 
@@ -227,6 +240,39 @@ def test_only_the_command_line_gives_and_changes_them(app: Flask, user: User) ->
             clients.disable(actor, plain.client_id)
             db.session.commit()
     assert service.ask(resource=SCIM).status_code == 200
+
+
+def test_only_the_command_line_enables_them_again(app: Flask, user: User) -> None:
+    service = make(app, f"{SCIM}=scim:read,scim:write,scim:privileged", default_api=SCIM)
+    person = audit.Actor("dana@example.com", "admin", user_id=user.id)
+    with app.app_context():
+        clients.disable(person, service.client_id)
+        db.session.commit()
+    with app.app_context(), pytest.raises(Invalid, match="only by commands"):
+        clients.enable(person, service.client_id)
+    assert service.ask().status_code == 401
+    with app.app_context():
+        clients.enable(audit.operator(), service.client_id)
+        db.session.commit()
+    assert service.ask().status_code == 200
+
+
+def test_a_group_that_such_a_service_names_is_renamed(app: Flask) -> None:
+    """The groups of a client are of people: it may do no more than before."""
+    service = make(app, f"{SCIM}=scim:read", default_api=SCIM, groups=["staff"])
+    other = make(app, f"{SCIM}=scim:read,scim:write", default_api=SCIM, name="Directory").token()
+    (group,) = call(app, other, "/scim/v2/Groups").get_json()["Resources"]
+    rename = {"op": "replace", "path": "displayName", "value": "crew"}
+    body = {
+        "schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+        "Operations": [rename],
+    }
+    answer = call(app, other, f"/scim/v2/Groups/{group['id']}", body, method="PATCH")
+    assert answer.status_code == 204, answer.text
+    with app.app_context():
+        client = stored_clients.find(service.client_id)
+        assert client is not None
+        assert client.groups == ["crew"]
 
 
 def test_a_program_cannot_raise_its_rights(app: Flask) -> None:

@@ -52,6 +52,13 @@ def test_without_a_scope(explain: Explain, service: Service) -> None:
     assert f"--add-api {API}=delete,purge" in text
 
 
+def test_the_scopes_that_a_service_has_are_kept(
+    app: Flask, explain: Explain, api: ResourceServer
+) -> None:
+    text = explain(make_service(app, f"{API}=read").ask(resource=API, scope="write"))
+    assert f"--add-api {API}=read,write" in text
+
+
 def test_at_userinfo(explain: Explain, service: Service) -> None:
     text = explain(service.userinfo(service.token(resource=API)))
     assert "issued to a service" in text

@@ -116,6 +116,15 @@ def test_an_audience_of_its_own(app: Flask, platform: Platform) -> None:
         assert refused(ask(service, platform.jwt(of_kubernetes(aud=audience))), "its aud")
 
 
+@pytest.mark.parametrize("trusted", ['"sso"', "b\\c", "bücher"])
+def test_an_audience_that_no_description_can_name(
+    app: Flask, platform: Platform, trusted: str
+) -> None:
+    service = make(app, platform, trust_audience=trusted)
+    assert refused(ask(service, platform.jwt(of_kubernetes())), "its aud has to be the audience")
+    assert ask(service, platform.jwt(of_kubernetes(aud=trusted))).status_code == 200
+
+
 SUB = "system:serviceaccount:reports:nightly"
 
 
@@ -435,6 +444,10 @@ TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*"}
         ({"trust_audience": "sso"}, "needs --trust-issuer"),
         ({**TRUST, "trust_subject": "*"}, "begins with"),
         ({**TRUST, "trust_subject": "*:main"}, "begins with"),
+        ({**TRUST, "trust_subject": "repo:*"}, "no whole owner"),
+        ({**TRUST, "trust_subject": "repo:acme*:ref:refs/heads/main"}, "no whole owner"),
+        ({**TRUST, "trust_subject": "project_path:acme*/web:*"}, "no whole owner"),
+        ({**TRUST, "trust_subject": "r*"}, "no whole owner"),
         ({**TRUST, "trust_subject": ""}, "is empty"),
         ({**TRUST, "trust_subject": "a" * 201}, "is longer"),
         ({**TRUST, "trust_subject": "a\nb"}, "control characters"),
