@@ -204,13 +204,13 @@ def _approve_by_hand(connection: Connection, client_id: str, count: int) -> list
 
 def _exchange_by_hand(connection: Connection, client_id: str, digest: str) -> None:
     connection.execute(_FIND_CLIENT, {"id": client_id}).one()
-    grant_id = connection.execute(_USE_CODE, {"given": digest, "now": clock.now()}).one()[1]
+    grant_id = connection.execute(_USE_CODE, {"given": digest, "now": clock.now()}).one().grant_id
     _finish(connection, grant_id)
 
 
 def _refresh_by_hand(connection: Connection, client_id: str, digest: str) -> None:
     connection.execute(_FIND_CLIENT, {"id": client_id}).one()
-    grant_id = connection.execute(_USE_TOKEN, {"given": digest, "now": clock.now()}).one()[1]
+    grant_id = connection.execute(_USE_TOKEN, {"given": digest, "now": clock.now()}).one().grant_id
     _finish(connection, grant_id)
 
 
