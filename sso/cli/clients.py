@@ -185,8 +185,11 @@ _PRESET = (
 
 # Options that add a grant type.
 _GRANT_OPTIONS = {
-    "device": (DEVICE_CODE, "People sign in to it on another device (RFC 8628)."),
-    "exchange": (TOKEN_EXCHANGE, "It may exchange tokens for those of another API (RFC 8693)."),
+    "device": (DEVICE_CODE, "People sign in to it by a code on another device (RFC 8628)."),
+    "exchange": (
+        TOKEN_EXCHANGE,
+        "It may exchange tokens for those of another API (RFC 8693).",
+    ),
 }
 
 
@@ -505,8 +508,8 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
     print_record([("client_id", client.client_id), *issued, *server])
     if client.is_public:
-        uses = " and has to use PKCE" if client.redirect_uris else ""
-        print_line(f"It is public: it has no secret{uses}.")
+        duty = " and has to use PKCE" if AUTHORIZATION_CODE in client.grant_types else ""
+        print_line(f"It is public: it has no secret{duty}.")
     elif client.trust_issuer:
         print_line(f"It has no secret: JWTs of {client.trust_issuer} authenticate it.")
     elif not client.has_secret:

@@ -287,6 +287,12 @@ def test_it_is_registered_by_rfc_7591_names_and_has_no_secret(run: Any) -> None:
     assert "It is public: it has no secret and has to use PKCE." in text
 
 
+def test_a_public_device_is_not_told_to_use_pkce(run: Any) -> None:
+    text = run("client", "create", "--name", "TV", "--public", "--device").stdout
+    assert "It is public: it has no secret." in text
+    assert "PKCE" not in text
+
+
 def test_a_list_tells_them_apart(run: Any, client: RelyingParty, public: RelyingParty) -> None:
     heading, *rows = [line.split() for line in run("client", "list").stdout.splitlines()]
     at = heading.index("PUBLIC")
