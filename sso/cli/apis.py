@@ -1,4 +1,4 @@
-"""`flask api`: resource servers, which access tokens name as their audience (RFC 8707)."""
+"""`flask api`: resource servers, the audiences of access tokens (RFC 8707)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ from sso.models import Api
 from sso.services import api_values, apis, groups
 from sso.store import apis as stored_apis
 
-group = Group("api", help="APIs that access tokens are for.")
+group = Group("api", help="APIs that accept access tokens.")
 api_argument = click.argument("api_id", metavar="ID")
 _FIELDS = [(field, field.option) for field in FIELDS.values() if field.option]
 _LISTS = [pair for pair in _FIELDS if pair[0].kind in (*LISTS, *MAPPINGS)]
@@ -66,7 +66,7 @@ def _update_options(function: Function) -> Function:
 @_create_options
 @json_option
 def create(as_json: bool, **options: Any) -> None:
-    """Register an API; the secret for introspection is shown once."""
+    """Register an API; a secret for introspection is shown once."""
     fields = {name: value for name, value in options.items() if value not in (None, ())}
     for name in fields.keys() & {field.name for field, _ in _LISTS}:
         is_mapping = FIELDS[name].kind in MAPPINGS
@@ -154,7 +154,7 @@ def update(api_id: str, as_json: bool, **options: Any) -> None:
 @api_argument
 @json_option
 def rotate_secret(api_id: str, as_json: bool) -> None:
-    """Give an API a new secret for introspection, shown once; the old one ends."""
+    """Give an API a new secret for introspection, shown once; the old one stops working."""
     api = find_api(api_id, exactly=True)
     with _registered(api_id):
         api, secret = apis.rotate_secret(audit.operator(), api.api_id)
@@ -166,7 +166,7 @@ def rotate_secret(api_id: str, as_json: bool) -> None:
 @api_argument
 @json_option
 def disable(api_id: str, as_json: bool) -> None:
-    """Disable an API: nobody gets tokens for it, and introspection refuses those there are."""
+    """Disable an API: nobody gets tokens for it, and those that exist are inactive."""
     api = find_api(api_id, exactly=True)
     with _registered(api_id):
         api = apis.disable(audit.operator(), api.api_id)
@@ -191,7 +191,7 @@ def enable(api_id: str, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(api_id: str, yes: bool, as_json: bool) -> None:
-    """Delete an API, and what applications are registered for at it."""
+    """Delete an API, and remove it from all applications."""
     api = find_api(api_id, exactly=True)
     identifier = api.identifier
     confirm(f"Delete the API {api.name} ({identifier})?", yes)
@@ -205,9 +205,9 @@ def delete(api_id: str, yes: bool, as_json: bool) -> None:
 
 
 def find_api(api_id: str, *, exactly: bool = False) -> Api:
-    """Return the API with this identifier, ID or name, or the only one that begins like this.
+    """Return the API with this identifier, ID or name, or the only one that begins with it.
 
-    `exactly`: only by identifier or ID. Raises `Failure`.
+    `exactly`: accept only an identifier or ID. Raises `Failure`.
     """
     api = only(
         stored_apis.matching(api_id),

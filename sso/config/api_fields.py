@@ -13,7 +13,7 @@ from sso.i18n.message import Message
 
 _TABLE = (
     Field(
-        "identifier", Kind.URL, "The URI that access tokens name as their audience; it stays.",
+        "identifier", Kind.URL, "The audience of its access tokens, a URI. It cannot be changed.",
         default="", is_required=True,
         noun=Message("the identifier"),
         option=Option("identifier", metavar="URI"),
@@ -51,20 +51,21 @@ _TABLE = (
     Field(
         "access_token_lifetime", Kind.NUMBER, "Seconds for which its access tokens are valid.",
         option=Option("lifetime", metavar="SECONDS",
-                      removal="Use the lifetime of the settings again."),
+                      removal="Use SSO_ACCESS_TOKEN_LIFETIME again."),
         form=Input(N_("Lifetime of its access tokens, in seconds"),
                    N_("If empty, that of the settings.")),
         fact=Fact(empty=N_("That of the settings")),
     ),
     Field(
-        "includes_groups", Kind.SWITCH, "Its tokens carry the groups of the user.", default=False,
-        option=Option("include-groups", update="Whether its tokens carry the groups of the user."),
+        "includes_groups", Kind.SWITCH, "Its tokens contain the groups of the user.", default=False,
+        option=Option("include-groups",
+                      update="Whether its tokens contain the groups of the user."),
         form=Input(N_("Put the person's groups into its tokens")),
         fact=Fact(N_("Groups in its tokens")),
     ),
     Field(
         "introspection", Kind.SWITCH,
-        "It has credentials of its own, with which it introspects its tokens.", default=False,
+        "It has credentials of its own to introspect its tokens.", default=False,
         option=Option("introspection", update="Whether it has credentials to introspect tokens."),
         form=Input(N_("Give it a secret, with which it asks whether a token is valid")),
         fact=Fact(N_("Introspection")),

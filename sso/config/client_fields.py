@@ -174,7 +174,7 @@ _TABLE = (
     Field(
         "apis", Kind.APIS, "The APIs that it can request tokens for: URI or URI=SCOPE,…",
         default=[],
-        option=Option("api", "An API that it can request tokens for; without scopes, all of them.",
+        option=Option("api", "An API that it can request tokens for; without scopes, all scopes.",
                       metavar="URI[=SCOPE,…]"),
         form=Input(N_("APIs that it may use, one on each line"),
                    N_("The identifier alone, or with scopes: https://api.example.com=read,write"),
@@ -184,15 +184,15 @@ _TABLE = (
     Field(
         "default_api", Kind.TEXT, "The API that its tokens are for if it names no resource.",
         noun=Message("the default API"),
-        option=Option("default-api", metavar="URI", removal="Issue tokens for this server again."),
+        option=Option("default-api", metavar="URI", removal="Remove the default API."),
         form=Input(N_("API of requests that name none")),
         fact=Fact(),
     ),
     Field(
         "exchange_from", Kind.APIS,
-        "The APIs as which it acts: it may exchange people's access tokens that are for them.",
-        option=Option("exchange-from", "An API as which it acts: it may exchange the access "
-                      "tokens that are for it.", metavar="URI"),
+        "The APIs whose access tokens it may exchange.",
+        option=Option("exchange-from", "An API whose access tokens it may exchange.",
+                      metavar="URI"),
         form=Input(N_("APIs as which it acts, one on each line"),
                    N_("It may exchange the access tokens that people's applications send there."),
                    rows=2),
@@ -256,19 +256,19 @@ _TABLE = (
     ),
     Field(
         "trust_issuer", Kind.URL,
-        "Issuer whose JWTs authenticate the application, in place of a key of its own.",
+        "Issuer whose JWTs authenticate the application, instead of its own key.",
         noun=Message("the trusted issuer"), url_error=_issuer_error,
-        option=Option("trust-issuer", metavar="URL", removal="Trust no issuer any more."),
+        option=Option("trust-issuer", metavar="URL", removal="Remove the trusted issuer."),
     ),
     Field(
         "trust_subject", Kind.TEXT,
-        "The subject that these JWTs need; * stands for any characters.",
+        "The subject that these JWTs must have; * stands for any characters.",
         noun=Message("the trusted subject"),
         option=Option("trust-subject", metavar="PATTERN"),
     ),
     Field(
         "trust_audience", Kind.TEXT,
-        "The audience that these JWTs need, by default this server's issuer.",
+        "The audience that these JWTs must have, by default this server's issuer.",
         noun=Message("the trusted audience"),
         option=Option("trust-audience", metavar="AUDIENCE",
                       removal="Expect this server's issuer as audience."),

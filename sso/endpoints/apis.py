@@ -1,4 +1,4 @@
-"""The API for programs that administers APIs: JSON, with an API token (see `endpoints.api`)."""
+"""Views that manage APIs for programs, by JSON and an API token (see `endpoints.api`)."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def registered_api(api_id: str) -> Response:
 
 
 def api_secret(api_id: str) -> Response:
-    """Gives an API a new secret for introspection; the old one ends."""
+    """Gives an API a new secret for introspection; the old one stops working."""
     actor = _actor()
     _lock(api_id)
     api, secret = apis.rotate_secret(actor, api_id)
@@ -65,7 +65,7 @@ def _actor() -> Actor:
 
 
 def _lock(api_id: str) -> None:
-    """Lock the API; abort with 412 if it is not as the caller has read it (If-Match)."""
+    """Lock the API; abort with 412 if it has changed since the caller read it (If-Match)."""
     api = (api_id.isprintable() and stored_apis.lock(api_id)) or _unknown()
     programs.require_match(api.version, "The API has changed; read it again.")
 
@@ -76,5 +76,5 @@ def _unknown() -> Any:
 
 
 def _document(api: Api, secret: str = "") -> dict[str, Any]:
-    """Return an API as JSON, with the secret that it has got."""
+    """Return an API as JSON, with its new secret if it got one."""
     return {**apis.described(api), **({"secret": secret} if secret else {})}

@@ -1,4 +1,4 @@
-"""Token exchange (RFC 8693): who may exchange which token, for which API, and what that gives.
+"""Token exchange (RFC 8693): who may exchange which token, for which API and scope.
 
 A user approved what the first client may do. What a backend may do on the user's behalf at the next
 API is the decision of the operator, who registers the backend for it.
@@ -40,7 +40,7 @@ class OwnedGrant(Granted, Protocol):
 
 
 def is_party(client: Exchanger, issued_to: str, audience: str | None) -> bool:
-    """Return whether a client may present a token: as its own, or as the API that it is for."""
+    """Return whether a client may exchange a token: its own, or one for an API that it acts as."""
     return client.client_id == issued_to or audience in client.exchange_from
 
 
@@ -49,7 +49,7 @@ def target(
 ) -> str:
     """Return the identifier of the API that a token is exchanged for. Raises `InvalidTarget`.
 
-    The issuer is none: userinfo is for the application that the user signed in to.
+    The issuer is refused: userinfo is for the application that the user signed in to.
     """
     named = [name for name in (resource, audience) if name] or [default or ""]
     identifiers = {resources.normalized(name) for name in named}
@@ -73,7 +73,7 @@ def allowed(
     """Return what a token that a client got by exchange may give now.
 
     `owners`: what the grant may still give to the client that it belongs to. `apis`: those of the
-    client. At its own grant, what the user declined stays declined.
+    client. In the client's own grant, declined scopes stay declined.
     """
     names: set[str] = set()
     for api in apis.values():
@@ -96,9 +96,9 @@ def available(
 ) -> list[str] | None:
     """Return the scopes that a token for an API may get; `None` if it may not be used at all.
 
-    If the user approved this API in the same grant, whose scope is `granted`, there is no more than
-    that. A scope that the API of the subject token has too, under the same name, is only given if
-    the subject token has it; `source_names` are the scopes of that API.
+    If the user approved this API in the same grant, whose scope is `granted`, it gets no more than
+    that. If the API of the subject token has a scope of the same name (`source_names`), the new
+    token gets the scope only if the subject token has it.
     """
     names = set(apis[identifier].scopes)
     if identifier in resources.identifiers_in(granted):

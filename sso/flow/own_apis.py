@@ -1,8 +1,7 @@
 """The APIs of this server itself that services may use: provisioning and registration.
 
-They are built in: an operator registers a service for them, and takes the registration away. Their
-identifiers are the published address with a path, so that they change only when the issuer does.
-The scopes are those of API tokens.
+They are built in; an operator only registers services for them. Their identifiers are the base URL
+with a path, so that they change only when the issuer does. The scopes are those of API tokens.
 """
 
 from collections.abc import Iterable, Mapping

@@ -24,7 +24,7 @@ _URI = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;%=]{1,255}\Z")
 
 
 class InvalidTarget(ValueError):
-    """A resource that cannot be had (`invalid_target`, RFC 8707 §2); `str()` is the description."""
+    """A resource that no token can be for (`invalid_target`, RFC 8707 §2); `str()` describes it."""
 
     def __init__(self, cause: Cause, resource: str) -> None:
         self.description: Message = describe(cause, resource=readable(resource))
@@ -33,9 +33,9 @@ class InvalidTarget(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Api:
-    """An API that is enabled, as far as one client may use it.
+    """An enabled API, reduced to what one client may use.
 
-    `scopes` are the descriptions of those scopes that the client may request.
+    `scopes` has the descriptions of the scopes that the client may request.
     """
 
     identifier: str
@@ -49,7 +49,7 @@ class Api:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Everything that a grant can have here, as grants name it."""
+        """The names in a grant that belong to this API."""
         return frozenset(qualified(self.identifier, scope) for scope in ("", *self.scopes))
 
     def admits(self, groups: Collection[str]) -> bool:
@@ -77,7 +77,7 @@ NO_APIS: Apis = {}
 
 
 def existing_at(moment: datetime, apis: Apis) -> Apis:
-    """Return the APIs that existed at a moment. A later one may have the identifier of another."""
+    """Return the APIs that existed at a moment; a later one may reuse an identifier."""
     return {identifier: api for identifier, api in apis.items() if api.created_at <= moment}
 
 
@@ -111,7 +111,7 @@ def identifiers_in(scope: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def at(audience: str | None, scope: str) -> str:
-    """Return the part of a grant's scope that a token for this API has; `None`: for this server."""
+    """Return the part of a grant's scope that is for this API; `None`: for this server."""
     if audience is None and _SEPARATOR not in scope:
         return scope
     names = scopes.split(scope)
@@ -122,16 +122,16 @@ def at(audience: str | None, scope: str) -> str:
 
 
 def readable(resource: str) -> str:
-    """Return a resource as an error names it: without characters that an error may not have."""
+    """Return a resource for an error description, which cannot contain every character."""
     return resource if _URI.match(resource) else "(unreadable)"
 
 
 def normalized(resource: str) -> str:
     """Return a resource indicator in the form in which identifiers are compared.
 
-    Scheme and host are lower case, and the URL of a host has no path. Everything else is compared
-    character by character. Beyond ASCII there are letters whose lower case is in it, so a text
-    that is no URI stays as it is.
+    Scheme and host are in lower case, and a path that is only a slash is left out. Everything else
+    is compared character by character. A text with characters beyond ASCII is no URI and stays as
+    it is: some of these characters have ASCII letters as their lower case.
     """
     if not resource.isascii():
         return resource
@@ -176,7 +176,7 @@ def identifier_error(text: str) -> Message | None:
 def requested(text: str | None, default: str | None, apis: Apis, issuer: str) -> tuple[str, ...]:
     """Return the APIs that an authorization request is for. Raises `InvalidTarget`.
 
-    `text` has the resource indicators with spaces between them. The issuer names no API: it is
+    `text` has the resource indicators, separated by spaces. The issuer is no API: it stands for
     this server's userinfo.
     """
     named = scopes.split(text) or ((default,) if default else ())
@@ -187,7 +187,7 @@ def requested(text: str | None, default: str | None, apis: Apis, issuer: str) ->
 
 
 def _known(resource: str, apis: Apis, issuer: str) -> str | None:
-    """Return the identifier of an API of the client; `None`: the issuer is meant."""
+    """Return the identifier of an API of the client; `None` for the issuer."""
     identifier = normalized(resource)
     if identifier == normalized(issuer):
         return None
@@ -199,7 +199,7 @@ def _known(resource: str, apis: Apis, issuer: str) -> str | None:
 def grantable(requested_scope: str | None, identifiers: Iterable[str], apis: Apis) -> list[str]:
     """Return the names for a grant: the requested scopes of these APIs, by default all scopes.
 
-    An API of which no scope is requested gives access without any.
+    If no scope of an API is requested, the grant gives access to the API without any scope.
     """
     requested_names = scopes.split(requested_scope)
     names = []
@@ -218,7 +218,7 @@ def audience(
     """Return the API that a token is for; `None`: this server. Raises `InvalidTarget`.
 
     `granted` is the scope of the grant, `allowed` what is left of it. Without a resource, the
-    first API of the grant is meant, and no other one in its place if that is withdrawn.
+    token is for the first API of the grant, and for no other if that API was withdrawn.
     """
     identifiers = identifiers_in(granted)
     if resource is None:
@@ -241,7 +241,7 @@ def audience(
 def of_service(resource: str | None, default: str | None, apis: Apis, issuer: str) -> Api:
     """Return the API that a token without a person is for. Raises `InvalidTarget`.
 
-    The issuer is none: userinfo is about people.
+    The issuer is refused: userinfo is about people.
     """
     named = resource if resource is not None else default
     identifier = _known(named, apis, issuer) if named is not None else None
@@ -251,7 +251,7 @@ def of_service(resource: str | None, default: str | None, apis: Apis, issuer: st
 
 
 def scope_of_service(requested_scope: str | None, api: Api) -> str | None:
-    """Return the requested scopes that a service may have, by default all; `None`: not one."""
+    """Return the requested scopes that a service may have, by default all; `None`: it has none."""
     requested = scopes.split(requested_scope)
     names = [name for name in requested if name in api.scopes] if requested else api.scopes
     return " ".join(names) if names or not requested else None

@@ -1,6 +1,6 @@
 """The device authorization endpoint (RFC 8628 §3.1), and the request that waits for a person.
 
-What a device asks for is validated when it asks, and once more when a person has typed its user
+The request of a device is validated when it arrives, and again when a person has typed its user
 code: the client's registration may have become narrower.
 """
 
@@ -38,13 +38,13 @@ from sso.store.devices import NewDevice, WaitingDevice
 PATH = "/device"  # where people type the code
 USER_CODE = "user_code"  # the parameter of that page, and of a waiting request
 _TRIES = 5  # to draw a user code that no other device has
-# The first product of a User-Agent (RFC 9110 §10.1.5), which says more of a device than the rest.
+# The first product of a User-Agent (RFC 9110 §10.1.5), which says most about a device.
 # Its name has no dot: mail programs make links of what looks like a host.
 _PROGRAM = re.compile(r"[A-Za-z0-9_-]{1,40}(?:/[0-9]{1,4}(?:\.[0-9]{1,6}){0,2})?")
 
 
 class DeviceAuthorizationEndpoint(AuthlibDeviceAuthorizationEndpoint):
-    """Made for each request: Authlib passes the scope on to be stored, and no other parameter."""
+    """One instance for each request: Authlib passes on only the scope to be stored."""
 
     CLIENT_AUTH_METHODS = client_authentication.METHODS
     EXPIRES_IN = 600
@@ -86,7 +86,7 @@ class DeviceAuthorizationEndpoint(AuthlibDeviceAuthorizationEndpoint):
     def save_device_credential(
         self, client_id: str, scope: str | None, data: dict[str, Any]
     ) -> None:
-        """Store the codes; draw another user code while another device has it."""
+        """Store the codes; draw another user code if it is taken."""
         now = clock.now()
         for _ in range(_TRIES):
             code = user_codes.read(data["user_code"]) or ""
@@ -154,7 +154,7 @@ def parse(
 
 @dataclass(frozen=True)
 class DeviceRequest:
-    """A device that waits at one of our pages; it has the shape of a grant that waits there."""
+    """A device that waits at one of our pages, with the interface of a grant that waits there."""
 
     request: ProtocolRequest
     device: WaitingDevice
@@ -173,7 +173,7 @@ class InvalidUserCode(Exception):
 def record_invalid(
     error: InvalidUserCode, user_id: UUID | None, client_id: str | None = None
 ) -> None:
-    """Record a code that no device waits for; `client_id`: that of a device that did wait."""
+    """Record a code that no device waits for; `client_id`: the client of a device that did wait."""
     event = Event.DEVICE_CODE_FAILED
     refusals.record(
         event,

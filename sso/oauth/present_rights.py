@@ -1,4 +1,4 @@
-"""What an access token of a person may do now, whether it was issued or exchanged (RFC 8693)."""
+"""The present rights of a person's access token, whether issued or exchanged (RFC 8693)."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from sso.store.exchanges import SubjectToken
 
 @dataclass(frozen=True)
 class Present:
-    """What a live token may do now: its scope, or the `refusal` for the client."""
+    """The scope of a live token now, or the `refusal` to tell the client."""
 
     scope: str = ""
     refusal: Message | None = None
@@ -61,7 +61,7 @@ def _rights_of_owner(connection: Connection, token: SubjectToken) -> Allowed:
 
 
 def by_exchange(connection: Connection, client: RegisteredClient, token: SubjectToken) -> Allowed:
-    """Return what the client may get for a token that it presents."""
+    """Return what the client may get in exchange for a token."""
     grant, groups = token.grant, token.grant.user.groups
     owners = _rights_of_owner(connection, token)
     return exchange.allowed(client, groups, grant, owners, apis.of_client(connection, client))

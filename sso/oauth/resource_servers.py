@@ -1,7 +1,7 @@
 """APIs at the introspection endpoint: their credentials, and the tokens that are for them.
 
-An API proves itself with its `api_id` and its secret, which are good for nothing else. It may ask
-about access tokens whose audience it is; all others are inactive to it (RFC 7662 §4).
+An API authenticates with its `api_id` and its secret, which have no other use. It may ask about
+access tokens whose audience it is; all others are inactive to it (RFC 7662 §4).
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _SHOWN = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "auth_time", "c
 
 @dataclass(frozen=True)
 class UsableToken:
-    """An access token as it may be used now. `claims` are its own, which its digest vouches for."""
+    """An access token as it may be used now. `claims` are its own; its digest covers them."""
 
     claims: Mapping[str, Any]
     scope: str
@@ -48,7 +48,7 @@ class UsableToken:
         return False  # a token that is revoked is not usable
 
     def members(self) -> dict[str, Any]:
-        """RFC 7662 §2.2."""
+        """Return the members of the introspection response (RFC 7662 §2.2)."""
         members: dict[str, Any] = {"active": True}
         if self.scope:
             members["scope"] = self.scope
@@ -60,9 +60,9 @@ class UsableToken:
 
 
 def authenticate(request: ProtocolRequest) -> ResourceServer | None:
-    """Return the API whose credentials the request has, or `None`: they may be a client's.
+    """Return the API whose credentials the request has; `None` if they may be a client's.
 
-    An API with a wrong secret is refused as an unknown client is. Raises `OAuth2Error`.
+    An API with a wrong secret is later refused like an unknown client. Raises `OAuth2Error`.
     """
     if request.examined:
         return None
@@ -100,8 +100,8 @@ def usable(
 ) -> UsableToken | None:
     """Return the token, reduced to what it may do now; `None` if it may not be used.
 
-    `text` is the token itself, which is genuine. `api`: the one that asks; it learns the groups of
-    a user if it may have them.
+    `text` is the genuine token. `api` is the API that asks; it gets the user's groups if its tokens
+    have them.
     """
     if isinstance(token, SubjectToken):
         return _usable_exchanged(connection, token, text, api)
@@ -129,7 +129,7 @@ def usable(
 def _usable_exchanged(
     connection: Connection, token: SubjectToken, text: str, api: ResourceServer | None
 ) -> UsableToken | None:
-    """Do as `usable` for a token that a client got by exchange."""
+    """Return an exchanged token as `usable` does."""
     present = present_rights.present(connection, token)
     if present.refusal or not token.is_live():
         return None

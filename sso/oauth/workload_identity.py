@@ -1,8 +1,8 @@
 """Workload identity: a JWT of an issuer that a client trusts authenticates it (RFC 7523 §3).
 
 A platform gives each workload such a JWT: Kubernetes to a service account, GitHub Actions and
-GitLab CI to a job. So the workload keeps no secret. The JWT names the issuer of the platform and
-the workload, not the client, which the request names.
+GitLab CI to a job. So the workload keeps no secret. The JWT names the platform and the workload;
+the request names the client.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.oauth.key_sets import Keys
 from sso.store.clients import RegisteredClient
 
-# Platforms give their JWTs longer lives than clients their assertions: to a job, as long as it may
-# run, and Amazon's Kubernetes a day. None counts twice.
+# Platforms issue JWTs with longer lifetimes than clients do: for a job, as long as it may run; on
+# Amazon's Kubernetes, a day. None works twice.
 LONGEST_LIFETIME = 24 * 3600  # seconds
 _TYPES = ("jwt", None)
 _WILDCARD = "*"
@@ -23,7 +23,7 @@ _MARK = 24  # characters of a digest, which tell the issuers of a client apart
 
 
 class SingleUse(NamedTuple):
-    """An identifier of a holder, which counts once until it expires; `fault`: if it is used."""
+    """An identifier that works once until it expires; `fault`: the error if it was used before."""
 
     kind: str
     holder: str
@@ -33,9 +33,9 @@ class SingleUse(NamedTuple):
 
 
 def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -> SingleUse:
-    """Verify a JWT of the issuer that a client trusts; return what has to be used for it.
+    """Verify a JWT of the issuer that a client trusts; return the identifier to be used up.
 
-    `keys` reads the keys of the issuer. Nothing is read for a JWT of another issuer or for another
+    `keys` reads the keys of the issuer. It is not called for a JWT of another issuer or
     workload. Raises `InvalidJwt`, and what `keys` raises.
     """
     claims, now = jwt.claims, clock.now().timestamp()
@@ -51,7 +51,7 @@ def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -
 
 
 def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> SingleUse:
-    """Return the `jti`, or the digest of what is signed: a signature may have several spellings."""
+    """Return the `jti`, or the digest of the signed part: a signature has several spellings."""
     holder = f"{client.client_id}/{secrets.digest(client.trust_issuer or '')[-_MARK:]}"
     fault = "it was used before; get a new one for each request"
     identifier = jwt.claims.get("jti")
@@ -64,7 +64,7 @@ def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> Sin
 
 
 def _check_audience(audience: Any, trusted: str | None) -> None:
-    """A second audience could use the JWT here.
+    """Raise `InvalidJwt` unless this is the only audience: a second one could use the JWT here.
 
     An audience of the operator's is not named: a description has few characters (RFC 6749 §5.2).
     """
@@ -76,9 +76,9 @@ def _check_audience(audience: Any, trusted: str | None) -> None:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text fits a pattern, in which `*` stands for any run of characters.
+    """Return whether a text matches a pattern, in which `*` stands for any characters.
 
-    It takes no longer than reading the text once for each part of the pattern.
+    Its time is linear in the text for each part of the pattern.
     """
     first, *parts = pattern.split(_WILDCARD)
     if not parts:

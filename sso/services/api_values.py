@@ -1,4 +1,4 @@
-"""The values of an API's fields: as JSON, and as the entries that commands and forms take.
+"""Convert the fields of an API between JSON and the entries that commands and forms take.
 
 An entry of `scopes` is `NAME=DESCRIPTION`, one of `translations` is `LANG:NAME=DESCRIPTION`.
 """
@@ -39,7 +39,7 @@ def edited(name: str, current: Any, edit: ListEdit) -> Any:
 
 
 def without_effect(name: str, current: Any, edit: ListEdit) -> list[str]:
-    """Return why parts of an edit change nothing, a sentence each."""
+    """Return a sentence for each part of an edit that changes nothing."""
     entries = entries_of(name, current)
     keys = {_key(entry) for entry in entries}
     return [
@@ -53,10 +53,9 @@ def _key(entry: str) -> str:
 
 
 def parsed_entries(name: str, entries: Collection[str]) -> dict[str, Any]:
-    """Return scopes or translations as they are stored, of `NAME=TEXT` or `LANG:NAME=TEXT`.
+    """Return scopes or translations as they are stored, from `NAME=TEXT` or `LANG:NAME=TEXT`.
 
-    A later entry takes the place of an earlier one. What is missing is empty, which is refused
-    later.
+    A later entry replaces an earlier one. A missing part is empty, which is refused later.
     """
     is_translated = FIELDS[name].kind is Kind.TRANSLATIONS
     values: dict[str, Any] = {}
@@ -77,9 +76,9 @@ _TYPE_NAMES = {
 
 
 def parsed(body: Any) -> dict[str, Any]:
-    """Return the fields in a body, with the right types. Raises `Invalid`.
+    """Return the fields of a body after a check of their types. Raises `Invalid`.
 
-    Fields that are unknown are ignored, as those of clients are. `null` is a value left out.
+    Unknown fields are ignored, as for clients. A field that is `null` counts as left out.
     """
     if not isinstance(body, dict):
         raise Invalid(["the body is no JSON object"])
@@ -90,7 +89,7 @@ def parsed(body: Any) -> dict[str, Any]:
 
 
 def type_errors(fields: Mapping[str, Any]) -> list[str]:
-    """Return what is of the wrong type in JSON or TOML."""
+    """Return an error for each field that has the wrong type in JSON or TOML."""
     return [error for name, value in fields.items() if (error := _type_error(name, value))]
 
 
@@ -120,9 +119,10 @@ def _is_texts(value: Any) -> bool:
 
 
 def replacing(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an API that is replaced as a whole.
+    """Return all fields for replacing an API.
 
-    Fields that are left out are as in a new one. `identifier`, `introspection` and `disabled` stay.
+    Fields that are left out get their defaults, except for `identifier`, `introspection` and
+    `disabled`, which stay.
     """
     stay = ("identifier", "introspection", "disabled")
     return {**{name: field.default for name, field in FIELDS.items() if name not in stay}, **fields}

@@ -1,7 +1,7 @@
-"""APIs: registered, changed, given credentials, disabled, deleted.
+"""Register, change, disable and delete APIs, and give them credentials.
 
-An API is a resource server: access tokens name it as their audience (RFC 8707, RFC 9068). A change
-also changes the clients that are registered for it, so that it counts at their next request.
+An API is a resource server: the audience of access tokens (RFC 8707, RFC 9068). A change also
+changes the clients that are registered for it, so that it takes effect with their next request.
 
 `sso.config.api_fields` has their fields; services take and return them by name.
 """
@@ -38,7 +38,7 @@ from sso.store import apis, clients, grants, named_groups
 MOST = 500  # APIs
 MOST_SCOPES = 100  # of an API
 MOST_OF_CLIENT = 50  # APIs
-LONGEST_LIFETIME = 86_400  # seconds: a token cannot be taken back from an API that asks nobody
+LONGEST_LIFETIME = 86_400  # seconds: an API without introspection does not see revocation
 MAX_SCOPE_NAME, MAX_DESCRIPTION = 64, 200  # characters
 FIELDS_OF_CLIENT = ("apis", "exchange_from")  # those that list APIs
 HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
@@ -59,8 +59,8 @@ def register(
 ) -> tuple[Api, str]:
     """Register an API; return it and its secret, which is not stored. Raises `Invalid`.
 
-    Without `introspection` the secret is "". A secret that is given has to be random: its digest is
-    a fast one.
+    Without `introspection` the secret is "". A `secret` from the caller has to be random, because
+    it is stored by a fast digest.
     """
     api, secret = _draft(fields, secret)
     try:
@@ -68,7 +68,7 @@ def register(
     except IntegrityError:  # another process was quicker
         db.session.rollback()
         raise Invalid([_taken(api.identifier)]) from None
-    # An earlier API may have had the identifier: neither clients nor approvals pass on to this one.
+    # Clients and approvals of an earlier API with the identifier do not count for this one.
     _drop_entries(api)
     grants.forget_api(api.identifier)
     named_groups.ensure(api.groups)
@@ -83,7 +83,7 @@ def plan_registration(fields: Mapping[str, Any], *, secret: str | None = None) -
 
 
 def _draft(fields: Mapping[str, Any], secret: str | None) -> tuple[Api, str]:
-    """Make an API that is not in the database yet; return it and its secret."""
+    """Make an API without storing it; return it and its secret."""
     api = Api(api_id=ID_PREFIX + secrets.token_urlsafe(16), scopes={}, translations={}, groups=[])
     required = {field.name: field.default for field in FIELDS.values() if field.is_required}
     errors = _edit(api, {**required, **api_values.DEFAULTS, **fields})
@@ -167,7 +167,7 @@ def _alter(
 
 @audit.acting
 def rotate_secret(actor: Actor, api_id: str) -> tuple[Api, str]:
-    """Give an API a new secret for introspection; the old one ends. Raises `LookupError`."""
+    """Give an API a new secret for introspection in place of the old one. Raises `LookupError`."""
     api = _locked(api_id)
     secret = _set_secret(api, True, None)
     db.session.flush()
@@ -177,7 +177,7 @@ def rotate_secret(actor: Actor, api_id: str) -> tuple[Api, str]:
 
 @audit.acting
 def disable(actor: Actor, api_id: str) -> Api:
-    """Disable an API: it gets no tokens, and its tokens are inactive. Raises `LookupError`."""
+    """Disable an API: it gets no new tokens, and its tokens are inactive. Raises `LookupError`."""
     api = _locked(api_id)
     apis.set_disabled(api, True)
     _touch_clients(api)
@@ -199,7 +199,7 @@ def enable(actor: Actor, api_id: str) -> Api:
 
 @audit.acting
 def delete(actor: Actor, api_id: str) -> None:
-    """Delete an API, and what clients are registered for at it. Raises `LookupError`."""
+    """Delete an API, and remove it from its clients. Raises `LookupError`."""
     api = _locked(api_id)
     _drop_entries(api)
     apis.remove(api)
@@ -222,7 +222,7 @@ def _drop_entries(api: Api) -> None:
 
 
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
-    """Return why a client cannot have these APIs. `before`: entries that it has already."""
+    """Return why a client cannot have these APIs. `before`: the entries that it already has."""
     entries, default_api = metadata.get("apis", []), metadata.get("default_api")
     acts_as = metadata.get("exchange_from", [])
     if len(entries) > MOST_OF_CLIENT or len(acts_as) > MOST_OF_CLIENT:
@@ -264,7 +264,7 @@ def _entry_error(text: str, available: Mapping[str, Mapping[str, str]]) -> Messa
 
 @contextmanager
 def declared(scopes: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Let clients be planned for APIs that a file declares; `scopes` by identifier."""
+    """Accept APIs that a file declares while its clients are planned; `scopes` by identifier."""
     token = _declared.set(scopes)
     try:
         yield
@@ -282,9 +282,9 @@ def hold(entries: Collection[str]) -> None:
 
 
 def _readable(entries: Collection[str]) -> list[str]:
-    """Return the identifiers in the entries of a client, without those that no API can have.
+    """Return the valid identifiers in the entries of a client.
 
-    Databases do not take every text.
+    Databases do not accept every text.
     """
     identifiers = [api_entry(text)[0] for text in list(entries)[:MOST_OF_CLIENT]]
     return [text for text in identifiers if not resources.identifier_error(text)]
@@ -302,8 +302,8 @@ def tidy_entries(entries: Collection[str]) -> list[str]:
 def edited_entries(entries: Collection[str], edit: ListEdit) -> list[str]:
     """Return the entries of a client after an edit, with at most one entry for each API.
 
-    An entry that is added takes the place of the earlier one of its API. One that is removed may
-    leave out the scopes.
+    An added entry replaces an earlier one of the same API. An entry to remove may leave out the
+    scopes.
     """
     if edit.whole is not None:
         return tidy_entries(edit.whole)
@@ -329,7 +329,7 @@ def _locked(api_id: str) -> Api:
 
 
 def _locked_clients(api: Api) -> list[Client]:
-    """Lock the clients whose registration lists an API, in the order of everybody."""
+    """Lock the clients that list an API, in the order in which clients are always locked."""
     ids = sorted(client.client_id for client in apis.clients_listing(api.identifier))
     locked = (clients.lock(client_id) for client_id in ids)
     return [client for client in locked if client is not None and client.lists(api.identifier)]
@@ -372,7 +372,7 @@ def _edit(api: Api, fields: Mapping[str, Any]) -> list[str]:
 
 
 def _field_errors(api: Api, name: str, value: Any) -> Collection[str | None]:
-    """Return why a field of an API cannot have this value, whatever the others are."""
+    """Return why a field of an API cannot have this value, regardless of other fields."""
     field = FIELDS[name]
     match field.kind:
         case Kind.URL:
@@ -391,7 +391,7 @@ def _field_errors(api: Api, name: str, value: Any) -> Collection[str | None]:
 def _translated(
     translations: Mapping[str, Mapping[str, str]], scopes: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """Return the descriptions of these scopes; those of others are gone with them."""
+    """Return the translations of these scopes, without those of removed ones."""
     left = {
         language: {name: text for name, text in texts.items() if name in scopes}
         for language, texts in translations.items()
@@ -480,7 +480,7 @@ def _lifetime_error(seconds: Any) -> Message | None:
 
 
 def _notes(api: Api, changes: Mapping[str, Any]) -> list[str]:
-    """Return what the operator should know about a change."""
+    """Return notes for the operator about a change."""
     notes = []
     if "scopes" in changes or "groups" in changes or "disabled" in changes:
         lifetime = api.access_token_lifetime or context.settings().access_token_lifetime

@@ -1,4 +1,4 @@
-"""Who may register clients for the APIs of this server itself, and change such clients."""
+"""Rules for clients of this server's own APIs: who may change them, and what they may have."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -23,10 +23,10 @@ def every() -> Mapping[str, Api]:
 
 
 def require_operator(actor: Actor, entries: Collection[str]) -> None:
-    """Let only the command line register and change clients with such an entry.
+    """Raise `Invalid` unless an entry for an API of this server comes from the command line.
 
-    What such a client may do does not end with the rights of the administrator or the program that
-    changed it. Raises `Invalid`.
+    The rights of such a client would not end with those of the administrator or program that
+    changed it.
     """
     is_at_command_line = not (actor.user_id or actor.token or actor.service)
     if not is_at_command_line and any(_identifier(text) in every() for text in entries):
@@ -40,9 +40,9 @@ def _identifier(entry: str) -> str:
 def client_errors(
     named: Mapping[str, Collection[str] | None], grant_types: Collection[str]
 ) -> Iterator[Message]:
-    """Return why a client cannot have these APIs of this server: only services do, by scopes.
+    """Yield why a client cannot have these APIs of this server.
 
-    `named` has the scopes of each API of the client.
+    Only services can, with named scopes. `named` has the scopes of each API of the client.
     """
     for identifier in named.keys() & every().keys():
         scopes = set(named[identifier] or ())

@@ -1,7 +1,7 @@
 """Statements about APIs, and the APIs that a client may use.
 
-A change of an API also changes the clients that are registered for it (see `touch`). So
-requests of a client find its APIs in memory, as long as its row is the same.
+A change of an API also changes the clients that are registered for it (see `touch`). So the APIs of
+a client can be cached for as long as its row is unchanged.
 """
 
 from collections.abc import Collection, Sequence
@@ -108,7 +108,7 @@ _FIND_CREDENTIALS = select(_TABLE.c.secret_digest, _TABLE.c.disabled_at).where(
 
 
 def is_api_id(text: str) -> bool:
-    """Return whether a text has the form of the id of an API."""
+    """Return whether a text has the form of an API's id."""
     return text.startswith(ID_PREFIX)
 
 
@@ -119,7 +119,7 @@ def find_resource_server(connection: Connection, api_id: str) -> ResourceServer 
 
 
 def why_refused(connection: Connection, api_id: str, secret: str) -> Reason | None:
-    """Return why an API is not let in with this secret; `None` if there is no such API."""
+    """Return why an API with this secret is refused; `None` if there is no such API."""
     row = prepared.first(connection, _FIND_CREDENTIALS, {"api_id": api_id})
     if row is None:
         return None
@@ -140,7 +140,7 @@ def with_id(api_id: str) -> Api | None:
 
 
 def matching(text: str) -> Match[Api]:
-    """Return the API with this identifier or id; else those whose name or identifier begins so."""
+    """Return the API with this identifier or id, or those whose name or identifier begins so."""
     statement = select(Api).where(
         (Api.identifier == resources.normalized(text)) | (Api.api_id == text)
     )
@@ -166,7 +166,7 @@ def with_identifiers(identifiers: Collection[str]) -> dict[str, Api]:
 
 
 def having(text: str) -> list[Api]:
-    """Return the APIs whose name, identifier or scopes have this text, by name."""
+    """Return the APIs whose name, identifier or scopes contain this text, by name."""
     sought = text.casefold()
     apis = [
         api
@@ -185,6 +185,7 @@ def page_of(cursor: str | None) -> Slice[Api]:
 
 
 def add(api: Api) -> None:
+    """Insert an API. Raises `IntegrityError`."""
     db.session.add(api)
     db.session.flush()
 
@@ -198,7 +199,7 @@ def lock(api_id: str) -> Api | None:
 
 
 def share(identifiers: Collection[str]) -> dict[str, Api]:
-    """Return these APIs by identifier. Nobody changes them until the transaction ends.
+    """Return these APIs by identifier, and keep them unchanged until the transaction ends.
 
     Call it before clients, users and grants are locked.
     """
@@ -223,11 +224,12 @@ def detached(identifiers: Collection[str]) -> dict[str, Api]:
 
 
 def set_disabled(api: Api, is_disabled: bool) -> None:
-    """Disable an API, since now unless it already is; or enable it. Only changes the object."""
+    """Disable an API as of now, unless it is disabled; or enable it. Only changes the object."""
     api.disabled_at = (api.disabled_at or clock.now()) if is_disabled else None
 
 
 def remove(api: Api) -> None:
+    """Delete an API."""
     db.session.execute(delete(Api).where(Api.api_id == api.api_id))
 
 
@@ -245,5 +247,5 @@ def clients_of(identifier: str) -> list[Client]:
 
 
 def touch(client: Client) -> None:
-    """Note that an API of a client has changed, so that no request uses what it was before."""
+    """Mark a client as changed because one of its APIs has, so that cached APIs are not used."""
     client.updated_at = max(clock.now(), client.updated_at + timedelta(microseconds=1))

@@ -1,7 +1,7 @@
 """Statements about devices that wait for a user (RFC 8628).
 
-A poll is one statement that only reads: it finds the client, the device code, and the grant that a
-user has approved. An answer and a redemption each count once, by one UPDATE.
+A poll only reads, with one statement that finds the client, the device code and the approved grant.
+An answer and a redemption each take effect once, by one UPDATE.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _DEVICES = prepared.table(DeviceCode)
 
 @dataclass(frozen=True)
 class NewDevice:
-    """The row of a device that begins to wait."""
+    """A device that begins to wait, to be stored."""
 
     digest: str
     user_code_digest: str
@@ -49,14 +49,14 @@ _ADD = {
 
 
 def add(connection: Connection, device: NewDevice) -> bool:
-    """Store a device; return False if another one has its user code."""
+    """Store a device; return False if its user code is taken."""
     values = {**vars(device), "answered_at": None, "grant_id": None, "used_at": None}
     return prepared.changed(connection, _ADD[connection.dialect.name], values)
 
 
 @dataclass(frozen=True)
 class PresentedDeviceCode(DeviceCredentialMixin):  # type: ignore[misc]  # Authlib has no types
-    """A device code that a client presents, whether it can be redeemed or not."""
+    """A device code that a client sent, whether it can be redeemed or not."""
 
     digest: str
     user_code_digest: str
@@ -97,8 +97,9 @@ _FIND_WITH_CLIENT = grants.join_live_grant(
 def find_with_client(
     connection: Connection, client_id: str, digest: str
 ) -> tuple[RegisteredClient | None, PresentedDeviceCode | None, LiveGrant | None]:
-    """Find the enabled client, the device code with this digest, whichever client's it is, and
-    what was approved for it, if that is the client's and lives.
+    """Find the enabled client, the device code with this digest, and its live grant.
+
+    The device code may be another client's. The grant is one of this client.
     """
     values = {"client": client_id, "digest": digest, "now": clock.now()}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
@@ -123,7 +124,7 @@ class WaitingDevice:
     answered_at: datetime | None
 
     def is_waiting(self, now: datetime) -> bool:
-        """Return whether it can be answered, as far as the row tells; `answer` decides."""
+        """Return whether it could be answered when it was read; `answer` decides."""
         return self.answered_at is None and self.expires_at > now
 
 
@@ -152,7 +153,7 @@ _SLOW_DOWN = (
 
 
 def slow_down(connection: Connection, digest: str, before: int, longer: int) -> bool:
-    """Make the interval of a device longer; return False if another poll has done so."""
+    """Lengthen the interval of a device; return False if another poll already did."""
     values = {"device_digest": digest, "before": before, "longer": longer}
     return prepared.changed(connection, _SLOW_DOWN, values)
 
@@ -171,7 +172,7 @@ _ANSWER = (
 def answer(connection: Connection, digest: str, grant_id: UUID | None) -> bool:
     """Answer a device: with a grant, or with a refusal.
 
-    Return False if somebody has answered it before, or if it has expired. Atomic.
+    Return False if it already was answered, or has expired. Atomic.
     """
     values = {"device_digest": digest, "now": clock.now(), "grant": grant_id}
     return prepared.changed(connection, _ANSWER, values)
@@ -194,8 +195,9 @@ _REDEMPTION = Redemption(
 
 
 def redeem(connection: Connection, digest: str, client_id: str, token: NewToken) -> bool:
-    """Redeem a device code for a token response, which is stored, if the code is unused, unexpired,
-    approved, this client's, and its grant lives. Atomic.
+    """Redeem a device code and store the new token; return False if the code cannot be redeemed.
+
+    It has to be unused, unexpired, approved, and of this client, and its grant live. Atomic.
     """
     values = {"device_digest": digest, "client": client_id, "now": token.issued_at}
     return _REDEMPTION.run(connection, token, values)
@@ -212,19 +214,19 @@ _REASONS = refusals.find_reasons(
 
 
 def find_redeemed(connection: Connection, digest: str, client_id: str) -> RedeemedReasons | None:
-    """Find a device code of this client that was redeemed before, and whose grant lives."""
+    """Find a device code of this client that was redeemed and whose grant is live."""
     row = prepared.first(connection, _FIND_REDEEMED, {"digest": digest, "client": client_id})
     return prepared.record(RedeemedReasons, row) if row else None
 
 
 def refusal_reasons_of(connection: Connection, digest: str) -> RefusalReasons | None:
-    """Find why an approved device code may have been refused; `None` for any other one."""
+    """Find facts about a refused device code that was approved; `None` for any other one."""
     row = prepared.first(connection, _REASONS, {"digest": digest})
     return prepared.record(RefusalReasons, row) if row else None
 
 
 class SignedInDevice(NamedTuple):
-    """A device that somebody has allowed, and since when."""
+    """A device that somebody has allowed."""
 
     client_id: str
     program: str
@@ -232,7 +234,7 @@ class SignedInDevice(NamedTuple):
 
 
 def of_user(user_id: UUID) -> list[SignedInDevice]:
-    """Return the devices with access to what a user has, the oldest first."""
+    """Return the devices that a user has allowed and that have access, oldest first."""
     rows = db.session.execute(
         select(Grant.client_id, DeviceCode.program, Grant.created_at)
         .join(DeviceCode, DeviceCode.grant_id == Grant.id)
@@ -243,7 +245,7 @@ def of_user(user_id: UUID) -> list[SignedInDevice]:
 
 
 def programs_of(grant_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Return the programs of the devices that have these grants, by grant."""
+    """Return the programs of devices by their grants."""
     rows = db.session.execute(
         select(DeviceCode.grant_id, DeviceCode.program).where(DeviceCode.grant_id.in_(grant_ids))
     )

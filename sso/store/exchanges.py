@@ -1,6 +1,6 @@
-"""Statements about token exchange: people's access tokens to be exchanged, and those that result.
+"""Statements about token exchange: the access tokens that are exchanged, and the new ones.
 
-A token that results is a row of `tokens` at the same grant, with the client that got it.
+A new token is a row of `tokens` with the same grant, and with the client that got it.
 """
 
 from dataclasses import dataclass, fields
@@ -23,10 +23,10 @@ _TOKENS = prepared.table(Token)
 
 @dataclass(frozen=True)
 class SubjectToken:
-    """An access token of a person, exchanged or not, with its grant, which has not ended.
+    """An access token of a person, with its grant, which has not ended.
 
-    `owner` is the client that the grant belongs to, `client_id` the one that got an exchanged
-    token.
+    `owner` is the client that the grant belongs to. If the token itself came from an exchange,
+    `client_id` is the client that got it.
     """
 
     access_digest: str | None
@@ -84,7 +84,7 @@ def find(connection: Connection, jti: str) -> SubjectToken | None:
 
 @dataclass(frozen=True)
 class ExchangedToken:
-    """The row of a token that a client gets by exchange, and its user."""
+    """A token that a client gets by exchange, to be stored, and its user."""
 
     user_id: UUID
     jti: str
@@ -101,7 +101,7 @@ class ExchangedToken:
 
 
 _NAMES = tuple(field.name for field in fields(ExchangedToken) if field.name in _TOKENS.c)
-# Locked as an approval locks it: whoever disables the client finds the token, and ends it, too.
+# Locked as an approval locks it: disabling the client finds the token, and ends it, too.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)
     .where(
@@ -128,7 +128,7 @@ _ADD = insert(_TOKENS).from_select(
 
 
 def add(connection: Connection, token: ExchangedToken, client_seen: datetime) -> bool:
-    """Store a token; return False if its grant has ended, or its client is not as it was seen.
+    """Store a token; return False if its grant has ended, or its client was changed meanwhile.
 
     It must be the last statement of its request: on PostgreSQL it is committed at once.
     """

@@ -18,7 +18,7 @@ _TABLE = prepared.table(ServiceToken)
 
 @dataclass(frozen=True)
 class NewServiceToken:
-    """The row of a token, to be stored."""
+    """A token to be stored."""
 
     jti: str
     client_id: str
@@ -51,7 +51,7 @@ class ServiceAccessToken:
 
 
 _NAMES = tuple(field.name for field in fields(NewServiceToken))
-# Locked as an approval locks it: who disables the client finds the token, and ends it, too.
+# Locked as an approval locks it: disabling the client finds the token, and ends it, too.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)
     .where(
@@ -78,9 +78,9 @@ _FIND = (
 
 
 def add(connection: Connection, token: NewServiceToken, client_seen: datetime) -> bool:
-    """Store a token; return False if its client is no longer as it was seen.
+    """Store a token; return False if its client has changed since it was read.
 
-    The last statement of its request: on PostgreSQL it counts at once.
+    It must be the last statement of its request: on PostgreSQL it is committed at once.
     """
     return prepared.changed_at_once(connection, _ADD, {**vars(token), "client_seen": client_seen})
 
@@ -114,7 +114,7 @@ def _revoke(*conditions: ColumnElement[bool]) -> None:
 
 
 def count_live(client_id: str) -> int:
-    """Return how many tokens of a client live, up to `MOST_COUNTED`."""
+    """Return the number of live tokens of a client, at most `MOST_COUNTED`."""
     live = select(ServiceToken.jti).where(
         ServiceToken.client_id == client_id,
         ServiceToken.expires_at > clock.now(),

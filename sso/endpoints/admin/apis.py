@@ -1,4 +1,4 @@
-"""APIs: found, shown with their clients, registered, changed, disabled, deleted."""
+"""Views that list, show, register, change, disable and delete APIs."""
 
 import json
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ API = Resource(
 
 
 def registered() -> Response:
-    """All APIs, the newest first; or those whose name, identifier or scopes have a text."""
+    """Lists all APIs, newest first; or those whose name, identifier or scopes contain a text."""
     text = pages.searched()
     if text:
         matching, neighbours = stored_apis.having(text), {}
@@ -111,7 +111,7 @@ def registered() -> Response:
 
 
 def api() -> Response:
-    """One API: its scopes, its clients, and what was changed lately."""
+    """Shows an API with its scopes, its clients and recent changes."""
     api = _api()
     return API.render(
         "admin/api.html",
@@ -128,7 +128,7 @@ def api() -> Response:
 
 
 def _facts(api: Api) -> Iterator[tuple[str, str]]:
-    """Yield title and text of each field that the page has as a fact."""
+    """Yield the title and text of each field that the page shows as a fact."""
     for field in FIELDS.values():
         if fact := field.fact:
             title = fact.title or (field.form.label if field.form else "")
@@ -158,7 +158,7 @@ def _changes(api: Api) -> list[AuditEvent]:
 
 
 def act() -> Response:
-    """Asks before one of the actions, and does it."""
+    """Asks for confirmation of an action, and does it."""
     return API.act()
 
 
@@ -173,7 +173,7 @@ def new() -> Response:
 
 
 def edit() -> Response:
-    """Changes an API. What another administrator changed meanwhile is shown first."""
+    """Changes an API. Shows first what another administrator changed meanwhile."""
     return API.edit(
         "admin/api_edit.html",
         form_of=ApiForm,
@@ -188,7 +188,7 @@ def _save(actor: Actor, api: Api, changes: Differences, seen: dict[str, Any]) ->
 
 
 def rotate() -> Response:
-    """Give an API a new secret for introspection, which the answer shows."""
+    """Give an API a new secret for introspection, and show it."""
     api, form = _api(), ConfirmForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -214,5 +214,5 @@ def rotate() -> Response:
 
 
 def _registered(api: Api, secret: str, *, is_new: bool) -> Response:
-    """The one page that shows a new secret. Commits."""
+    """Commit, and return the one page that shows a new secret."""
     return pages.render("admin/api_secret.html", "apis", api=api, secret=secret, is_new=is_new)

@@ -22,9 +22,9 @@ from sso.store.service_tokens import NewServiceToken
 
 
 class ClientCredentialsGrant(AuthlibClientCredentialsGrant):
-    """Gives an access token without a person: no refresh token, no identity token.
+    """Issues an access token without a person: no refresh token, no identity token.
 
-    The groups of an API are of people. A service may use the API because it is registered for it.
+    The groups of an API restrict people only. A service may use the APIs that it is registered for.
     """
 
     request: ProtocolRequest

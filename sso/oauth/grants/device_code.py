@@ -31,7 +31,7 @@ from sso.store.users import UserProfile
 
 LONGER = 5  # seconds that each early poll adds to the interval (§3.5)
 LONGEST_INTERVAL = 60  # after that, an early poll is refused and writes nothing
-EARLINESS = 1  # second that a request may arrive early: networks do not keep time
+EARLINESS = 1  # seconds that a request may arrive early: latency varies
 
 _CAUSES = {
     "access_denied": Cause.DENIED,
@@ -71,7 +71,7 @@ class DeviceCodeGrant(AuthlibDeviceCodeGrant):
         if self.code is None or self.code.client_id != client.client_id or self.code.used_at:
             self._refuse(client)
 
-        # 3. Look whether a person has approved it.
+        # 3. Check whether a person has approved it.
         try:
             self.validate_device_credential(self.code)
         except OAuth2Error as error:
@@ -94,7 +94,7 @@ class DeviceCodeGrant(AuthlibDeviceCodeGrant):
     def should_slow_down(self, credential: PresentedDeviceCode) -> bool:
         """Return whether this poll comes too early; then the interval grows (§3.5).
 
-        Polls are counted where all limits are, so that one in time writes nothing.
+        Polls are counted with the rate limits: a poll in time writes nothing to the database.
         """
         digest, interval = credential.digest, credential.interval
         if not limiting.is_early(f"poll/{digest}/{interval}", interval - EARLINESS):
@@ -142,7 +142,7 @@ class DeviceCodeGrant(AuthlibDeviceCodeGrant):
         return client
 
     def _refuse(self, client: RegisteredClient) -> NoReturn:
-        """Refuse a device code that cannot be redeemed. Its reuse ends all it gave, as a code's."""
+        """Refuse a device code that cannot be redeemed. Reuse ends its grant, as for codes."""
         request, connection, now = self.request, self.request.connection, clock.now()
         used = devices.find_redeemed(connection, self._digest, client.client_id)
         if used and now - used.used_at > BENIGN_REUSE:

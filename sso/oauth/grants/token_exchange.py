@@ -1,6 +1,6 @@
-"""The token exchange grant (RFC 8693): a backend trades a person's access token for another API's.
+"""The token exchange grant (RFC 8693): an access token for one API is exchanged for another API.
 
-Authlib has none; this one has the shape of its grants. Read from top to bottom.
+Authlib has no such grant; this one follows the interface of its grants. Read from top to bottom.
 """
 
 from datetime import timedelta
@@ -64,7 +64,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
         dpop.read(request, "token", is_needed=client.requires_dpop)
         self._check_types()
 
-        # 2. Find the subject token, which the client has to be a party to.
+        # 2. Find the subject token, which has to be the client's, or for an API that it acts as.
         self.subject = self._find_subject(client)
         request.details["user"] = self.subject.grant.user_id
         self._check_subject()
@@ -169,7 +169,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
         return subject
 
     def _check_subject(self) -> None:
-        """Check the key, the user's present rights, and who has acted. Raises `OAuth2Error`."""
+        """Check the key, the user's present rights, and the actors. Raises `OAuth2Error`."""
         request, subject = self.request, self.subject
         if subject.dpop_jkt not in (None, request.dpop_jkt):
             request.facts["dpop"] = KeyFault.BOUND_SUBJECT_TOKEN
