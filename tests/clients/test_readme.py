@@ -72,6 +72,15 @@ RUN = {
     "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8001/documents",
     "import requests",
     ".venv/bin/flask --app reader run --port 8002",
+    '.venv/bin/flask api create --identifier https://orders.example.com --name "Orders" '
+    '--scope "read=Read your orders" --scope "write=Change your orders"',
+    '.venv/bin/flask client create --name "Shop" '
+    '--redirect-uri https://shop.example.com/callback --api "https://orders.example.com=read"',
+    ".venv/bin/flask client preview Shop --user dana@example.com "
+    "--resource https://orders.example.com",
+    ".venv/bin/flask api update https://orders.example.com --introspection",
+    '.venv/bin/flask api update Orders --add-scope "refund=Refund orders" --remove-scope write '
+    "--add-group sales",
     '.venv/bin/flask client create --name "Nightly job" --service '
     "--api https://docs.example.com=read",
     "curl -s http://127.0.0.1:5000/api/auth/oauth2/token -d grant_type=client_credentials "
@@ -142,6 +151,12 @@ NOT_RUN = {
     "POST /api/auth/oauth2/token": _EXCHANGE,
     '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
     '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
+    "…/oauth2/authorize?response_type=code&client_id=…&scope=openid%20read"
+    "&resource=https%3A%2F%2Forders.example.com":
+        "a URL; tests/endpoints/test_resources.py asks so",
+    '{"identifier": "https://api.example.com", "name": "Orders", '
+    '"scopes": {"read": "Read your orders"}}':
+        "a body; tests/endpoints/test_api_of_apis.py sends such ones",
     '.venv/bin/flask api create --identifier https://invoices.example.com --name Invoices '
     '--scope read="Read invoices" --scope write="Change invoices"': _SERVICE,
     'curl https://id.example.com/api/auth/oauth2/token --user "$CLIENT_ID:$CLIENT_SECRET" '
@@ -539,6 +554,17 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, str]:
     server = Server(tmp_path_factory.mktemp("commands"))
     printed = typed(server, block(".venv/bin/flask db upgrade", "README.md"))
     return server, credentials(printed)["client_id"]
+
+
+def test_the_commands_for_an_api(prepared: tuple[Server, str]) -> None:
+    server, _ = prepared
+    scripts = [text for page, text in BLOCKS if page == "docs/how-to/apis.md" and "flask" in text]
+    assert len(scripts) == 5
+    printed = [typed(server, text.replace("dana@", "you@")) for text in scripts]
+    assert re.search(r"^ *aud +https://orders.example.com$", printed[2], re.MULTILINE)
+    assert "sso_cs_" in printed[3]
+    assert "refund=Refund orders" in printed[4]
+    assert re.search(r"^disabled +yes$", printed[4], re.MULTILINE)
 
 
 def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:
