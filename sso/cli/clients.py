@@ -37,6 +37,12 @@ from sso.store import devices, grants, outbox, service_tokens
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+# Values of lists, where "a" and the name of the option would not be English.
+_NOUNS = {
+    "api": "an API",
+    "event": "an event",
+    "exchange-from": "an API whose access tokens it may exchange",
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,13 @@ class ListOption:
     def options(self) -> tuple[Decorator, ...]:
         add, remove, whole = self.names
         name = self.singular.replace("-uri", " URI").replace("logout-", "logout ")
+        noun = _NOUNS.get(self.singular, f"a {name}")
         emptied = '; "" leaves none.' if self.may_be_empty else "."
         return (
             click.option(add, f"add_{self.field}", multiple=True, metavar=self.metavar,
-                         help=f"Add a {name}. May be repeated."),
+                         help=f"Add {noun}. May be repeated."),
             click.option(remove, f"remove_{self.field}", multiple=True, metavar=self.metavar,
-                         help=f"Remove a {name}. May be repeated."),
+                         help=f"Remove {noun}. May be repeated."),
             click.option(whole, f"set_{self.field}", multiple=True, metavar=self.metavar,
                          help=f"Replace them all. May be repeated{emptied}"),
             *(self._refused(name) for name in self.former),

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 # By group: the group's summary, and by command its summary and its function.
 GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
-    "api": ("APIs that access tokens are for.", {
-        "create": ("Register an API; the secret for introspection is shown once.",
+    "api": ("APIs that accept access tokens.", {
+        "create": ("Register an API; a secret for introspection is shown once.",
                    "sso.cli.apis:create"),
         "list": ("List all APIs, oldest first.", "sso.cli.apis:list_"),
         "show": ("Show an API, and the applications that are registered for it.",
                  "sso.cli.apis:show"),
         "update": ("Change an API, and print what changed.", "sso.cli.apis:update"),
         "rotate-secret": ("Give an API a new secret for introspection, shown once; the old one "
-                          "ends.",
+                          "stops working.",
                           "sso.cli.apis:rotate_secret"),
-        "disable": ("Disable an API: nobody gets tokens for it, and introspection refuses those "
-                    "there are.",
+        "disable": ("Disable an API: nobody gets tokens for it, and those that exist are "
+                    "inactive.",
                     "sso.cli.apis:disable"),
         "enable": ("Enable an API again.", "sso.cli.apis:enable"),
-        "delete": ("Delete an API, and what applications are registered for at it.",
+        "delete": ("Delete an API, and remove it from all applications.",
                    "sso.cli.apis:delete"),
     }),
     "api-token": ("Tokens of programs that administer the server.", {

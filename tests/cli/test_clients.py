@@ -287,6 +287,12 @@ def test_it_is_registered_by_rfc_7591_names_and_has_no_secret(run: Any) -> None:
     assert "It is public: it has no secret and has to use PKCE." in text
 
 
+def test_the_help_names_apis_in_english(run: Any) -> None:
+    text = " ".join(run("client", "update", "--help").stdout.split())
+    assert "Add an API. May be repeated." in text
+    assert "Remove an API whose access tokens it may exchange." in text
+
+
 def test_a_public_device_is_not_told_to_use_pkce(run: Any) -> None:
     text = run("client", "create", "--name", "TV", "--public", "--device").stdout
     assert "It is public: it has no secret." in text
