@@ -18,7 +18,7 @@ from sso.services import clients
 from tests.conftest import ON_POSTGRESQL, Clock, Statements
 from tests.support.actors import ISSUER, claims_of, header_of
 from tests.support.events import events
-from tests.support.factories import change_api, make_client
+from tests.support.factories import change_api, make_api, make_client
 from tests.support.proofs import DPoP
 from tests.support.services import (
     API,
@@ -289,6 +289,18 @@ def test_narrowed(app: Flask, api: ResourceServer, service: Service, what: str) 
     assert scope_of(service, token) == left
     if not of_api.get("disabled") and not of_api.get("deleted"):
         assert api.introspect(token).get_json().get("scope") == left
+
+
+def test_a_token_for_an_earlier_api_of_the_same_identifier(
+    app: Flask, service: Service, clock: Clock
+) -> None:
+    token = service.token()
+    change_api(app, API, deleted=True)
+    clock.move(seconds=2)
+    make_api(app, API)
+    change(app, service, apis=[API])
+    assert scope_of(service, token) is None
+    assert scope_of(service, service.token(resource=API)) == "read write"
 
 
 def test_disabling_ends_tokens_for_good(app: Flask, api: ResourceServer, service: Service) -> None:
