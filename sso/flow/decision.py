@@ -330,8 +330,11 @@ def decide(
         return Refuse("access_denied", describe(Cause.ACR_NOT_REACHED))
     withheld = facts.declined & request.scopes_to_consent
     remaining = frozenset(scopes.split(request.scope)) - withheld
-    if not remaining or not _has_audience(request, remaining):
+    if not remaining:
         return Refuse("access_denied", describe(Cause.ALL_SCOPES_WITHHELD))
+    if not _has_audience(request, remaining):
+        cause = describe(Cause.API_WITHHELD, resource=request.resources[0])
+        return Refuse("access_denied", cause)
     return Answer(withheld, facts.uses)
 
 

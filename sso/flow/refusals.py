@@ -16,6 +16,7 @@ class Cause(StrEnum):
     ACR_NOT_REACHED = "acr_not_reached"
     ACTOR_TOKEN = "actor_token"  # noqa: S105 (no secret)
     ALL_SCOPES_WITHHELD = "all_scopes_withheld"
+    API_WITHHELD = "api_withheld"
     ANOTHER_USER = "another_user"
     AUTHORIZATION_PENDING = "authorization_pending"
     CLAIMS_NOT_JSON = "claims_not_json"
@@ -81,6 +82,9 @@ SENTENCES: dict[Cause, str] = {
         "An 'actor_token' is not supported; the client that exchanges a token is the actor."
     ),
     Cause.ALL_SCOPES_WITHHELD: N_("The user withholds every scope that was asked for."),
+    Cause.API_WITHHELD: N_(
+        "The user withholds everything at the resource %(resource)s, which the request is for."
+    ),
     Cause.ANOTHER_USER: N_(
         "Another user is signed in than the request names, and prompt=none forbids a sign-in."
     ),

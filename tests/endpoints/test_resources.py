@@ -264,7 +264,9 @@ def test_without_its_first_api_a_request_is_refused(
     browser.authorize(client, resource=[DOCS, MAPS], scope="openid read write")
     page = browser.sign_in()
     page.fields["api_scope"] = f"{MAPS}#read"
-    assert browser.allow().error == "access_denied"
+    page = browser.allow()
+    assert page.error == "access_denied"
+    assert DOCS in page.parameters["error_description"]
 
 
 def test_without_its_second_api_a_request_is_granted(
