@@ -33,9 +33,9 @@ from sso.config.upstream.ldap import LdapProvider
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.metrics.exporter import Counters
 from sso.metrics.gauges import GAUGES
-from sso.metrics.server import Counters
-from sso.presets import pages
+from sso.presets import preset_pages
 from sso.web.routing import PROTOCOL
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,13 +61,13 @@ def write(build: Path) -> None:
         target = build / "docs" / site_path(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(source))
-    pages.write(build / "docs" / APPLICATIONS)
+    preset_pages.write(build / "docs" / APPLICATIONS)
     shutil.copytree(ROOT / "docs" / "assets", build / "docs" / "assets")
     document = json.dumps(openapi.document(DEFAULT_BASE_URL), indent=2)
     (build / "docs" / "assets" / "openapi.json").write_text(document)
     shutil.copy(ROOT / "sso" / "static" / "favicon.svg", build / "docs" / "assets")
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
-    listed = [{one.title: f"{APPLICATIONS}/{one.name}.md"} for one in pages.presets()]
+    listed = [{one.title: f"{APPLICATIONS}/{one.name}.md"} for one in preset_pages.presets()]
     config["project"]["nav"].insert(-1, {"Applications": [f"{APPLICATIONS}/index.md", *listed]})
     (build / "zensical.toml").write_text(tomli_w.dumps(config))
 
@@ -194,7 +194,7 @@ def limited_events() -> str:
 
 
 def applications() -> str:
-    links = (f"[{one.title}](../{APPLICATIONS}/{one.name}.md)" for one in pages.presets())
+    links = (f"[{one.title}](../{APPLICATIONS}/{one.name}.md)" for one in preset_pages.presets())
     return f"There is a page about each: {', '.join(links)}."
 
 

@@ -28,7 +28,7 @@ from scripts import documentation
 from sso import create_app, models
 from sso.endpoints.routes import ROUTES
 from sso.extensions import Base, db
-from sso.store import schema as stored_schema
+from sso.store import migrations
 from tests.support.actors import Browser
 from tests.support.factories import PASSWORD, ensure_keys, make_client, make_user
 from tests.support.statements import watched
@@ -62,8 +62,8 @@ def write(folder: Path) -> None:
         app = create_app({"SSO_SECRET_KEY": SECRET_KEY}, Path(instance))
         messages = StringIO()
         with app.app_context(), redirect_stdout(messages), redirect_stderr(messages):
-            stored_schema.upgrade()
-            stored_schema.check()
+            migrations.upgrade()
+            migrations.check()
             ensure_keys(SECRET_KEY)
             db.session.commit()
         found = {

@@ -83,7 +83,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     refusals.init_app(app, stored_refusals.open_buffer(app).put)
     access_log.init_app(app)
     if settings.metrics_port is not None:
-        from sso.metrics import server as metrics  # 0.8 MB
+        from sso.metrics import exporter as metrics  # 0.8 MB
 
         metrics.init_app(app)
     tracing.init_app(app)

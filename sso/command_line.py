@@ -15,8 +15,8 @@ import click
 from flask import Flask
 from flask.cli import AppGroup
 
-from sso.config.commands import COMMANDS as COMMANDS
-from sso.config.commands import GROUPS as GROUPS
+from sso.config.command_table import COMMANDS as COMMANDS
+from sso.config.command_table import GROUPS as GROUPS
 
 
 @contextmanager

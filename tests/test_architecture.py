@@ -234,19 +234,9 @@ NOUNS = {
 }
 PAIRS = {
     "command": "the command of a package, and what it runs",
-    "commands": "the table of all commands, and what they share",
-    "connection": "the doctor's to this server, and that to a directory",
-    "connections": "the settings of connections, and clients that are connected",
     "errors": "those for operators, and their pages",
-    "filters": "those of LDAP and of SCIM",
     "forms": "of users and of administrators",
-    "installation": "what is checked of it, and what a preset makes of it",
-    "pages": "of administration, of presets, and of explanations",
-    "request": "the parameters, and Authlib's object",
-    "schema": "of the database, of the tables, of presets",
     "resources": "APIs as those of tokens, and those of SCIM",
-    "server": "Authlib's, and that of the metrics",
-    "storage": "of limits, and of SCIM",
 }
 
 

@@ -18,8 +18,8 @@ from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import ALL_CLAIMS, SCOPES
+from sso.metrics.exporter import Counters
 from sso.metrics.gauges import GAUGES
-from sso.metrics.server import Counters
 from sso.presets import loader
 from tests.support.each import each
 

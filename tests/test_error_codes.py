@@ -17,7 +17,7 @@ ALLOWED = (
     *("'file is not a database' in str(error.orig)", "_REFUSES_OPTIONS.search(str(error))"),
     *("text in str(error)", "{'statement pooling mode':"),
     # Names of findings, of kinds and of causes, which are keys and no errors.
-    *("{'clock and HTTP Date':", "{'database': installation", "{'redis': installation"),
+    *("{'clock and HTTP Date':", "{'database': components", "{'redis': components"),
     *("{'client assertions':", "{'sign-out by an operator':", "{'link-local':"),
     *("{Message('a mail'):", "{N_('Emails'):"),
     *("IDENTITIES not in person.lost", "factor == notifications.APP_NAME", "word in 'true yes t'"),

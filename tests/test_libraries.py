@@ -35,7 +35,7 @@ INTERNALS: dict[str, dict[str, str]] = {
         "g.csrf_token": "Flask-WTF keeps the token of the cookie that a sign-in replaces",
         "session._id": "Flask-Login stores a digest of the IP address, which nobody reads",
     },
-    "sso.metrics.server": {
+    "sso.metrics.exporter": {
         "values.ValueClass": "prometheus_client chooses it when it is imported, before the folder "
         "of its files is known"
     },

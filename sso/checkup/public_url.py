@@ -15,8 +15,8 @@ import requests
 from sso import clock
 from sso import context as current
 from sso.checkup import reach
+from sso.checkup.components import clock_finding
 from sso.checkup.finding import Findings, answered, ok, skipped, warning, wrong
-from sso.checkup.installation import clock_finding
 from sso.config import urls
 from sso.crypto import keys
 from sso.extensions import db

@@ -25,9 +25,9 @@ from sso.extensions import db
 from sso.presets import application_url, loader
 from sso.presets import installation as installations
 from sso.presets.installation import Installation
-from sso.presets.schema import Block, Preset
+from sso.presets.preset_file import Block, Preset
 from sso.process.program import COMMAND
-from sso.services import clients, connections, groups
+from sso.services import clients, groups, preset_clients
 
 _alternative = click.option(
     "--alternative", metavar="NAME", help="Print one of several ways to set the application up."
@@ -74,14 +74,16 @@ def create(
 def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
     """Print the configuration of an application that was registered from a preset."""
     client = find_client(client_id)
-    installation = connections.installation_of(client)
+    installation = preset_clients.installation_of(client)
     base_url = context.settings().base_url
-    blocks = connections.setup(client, installation, base_url, alternative=alternative)
+    blocks = preset_clients.setup(client, installation, base_url, alternative=alternative)
     if as_json:
         print_json({"client_id": client.client_id, **_setup_json(installation.preset, blocks)})
         return
     if client.has_secret:
-        print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is shown")
+        print_line(
+            f"{preset_clients.SECRET_PLACEHOLDER} stands for the client secret, which is shown"
+        )
         print_line(
             "only once. If it is lost, make a new one; the old one stays valid for 24 hours:"
         )
@@ -135,16 +137,16 @@ def _connect(
     installation: Installation, options: dict[str, Any], alternative: str | None, as_json: bool
 ) -> None:
     preset, base_url = installation.preset, context.settings().base_url
-    client, secret = connections.connect(
+    client, secret = preset_clients.connect(
         audit.operator(), installation, base_url, shown_clients.fields_given(options),
         alternative=alternative,
     )  # fmt: skip
-    blocks = connections.setup(
+    blocks = preset_clients.setup(
         client, installation, base_url, secret=secret, alternative=alternative
     )
     db.session.commit()
     print_notes(groups.without_members(client.groups))
-    for other in connections.same_place(client):
+    for other in preset_clients.same_place(client):
         click.echo(
             f"{other.client_id} is registered for the same {preset.title}; if it is not needed: "
             f"{COMMAND} client delete {other.client_id}", err=True,

@@ -20,7 +20,7 @@ from sso.database import schema
 from sso.extensions import db
 from sso.jobs import backup
 from sso.services import signing_keys
-from sso.store import schema as stored_schema
+from sso.store import migrations
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -143,7 +143,7 @@ def _revision() -> str | None:
 
 @with_appcontext
 def _bind(**options: Any) -> None:
-    stored_schema.bind(current_app)
+    migrations.bind(current_app)
     migrate_group.callback(**options)
 
 

@@ -1,6 +1,6 @@
 """The revision of a database's schema, and the revisions that this program has migrations for.
 
-Alembic could tell both, but takes 10 MB that no request needs; `store.schema` migrates.
+Alembic could tell both, but takes 10 MB that no request needs; `store.migrations` migrates.
 """
 
 from functools import cache

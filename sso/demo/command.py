@@ -30,7 +30,7 @@ from sso.jobs import worker
 from sso.process import stop_signals
 from sso.services import accounts, clients, credentials, signing_keys
 from sso.store import clients as stored_clients
-from sso.store import schema, users
+from sso.store import migrations, users
 
 # Browsers allow passkeys on this name, but on no IP address.
 HOST = "localhost"
@@ -129,7 +129,7 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str, str]:
     """
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         signing_keys.ensure(server.config["SECRET_KEY"])
         user = users.find_by_email(EMAIL)
         if user is None:

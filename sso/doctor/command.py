@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
-from sso.checkup import installation, others, public_url, sign_in
+from sso.checkup import components, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.settings import read_settings
-from sso.doctor import connection
+from sso.doctor import client_check
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -73,18 +73,18 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
     reading = read_settings(environ)
     healthy = yield from _run(
         [
-            ("file modes", lambda: installation.file_modes(environ, reading)),
-            ("database", installation.database),
-            ("pooler", installation.pooler),
-            ("schema", installation.schema),
-            ("keys", installation.signing_key_life),
-            ("secret key", installation.secret_key),
-            ("imported passwords", installation.imported_passwords),
-            ("worker", installation.worker),
-            ("webhooks", installation.webhooks),
-            ("templates", installation.templates),
-            ("redis", installation.rate_limits),
-            ("mail", installation.mail),
+            ("file modes", lambda: components.file_modes(environ, reading)),
+            ("database", components.database),
+            ("pooler", components.pooler),
+            ("schema", components.schema),
+            ("keys", components.signing_key_life),
+            ("secret key", components.secret_key),
+            ("imported passwords", components.imported_passwords),
+            ("worker", components.worker),
+            ("webhooks", components.webhooks),
+            ("templates", components.templates),
+            ("redis", components.rate_limits),
+            ("mail", components.mail),
             (others.DIRECTORIES, others.directories),
             (others.PROVIDERS, others.providers),
             ("tls", public_url.tls),
@@ -98,24 +98,22 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _connection(client_id: str) -> Iterator[Finding]:
-    if not (
-        yield from _run([("database", installation.database), ("schema", installation.schema)])
-    ):
+    if not (yield from _run([("database", components.database), ("schema", components.schema)])):
         return
     client = find_client(client_id)
     db.session.expunge(client)
     db.session.rollback()  # no transaction waits for somebody else's server
     yield from _run(
         [
-            ("client", lambda: connection.registration(client)),
-            ("redirect URI", lambda: connection.redirect_uris(client)),
-            ("post-logout URI", lambda: connection.post_logout_redirect_uris(client)),
-            ("back-channel logout", lambda: connection.backchannel_logout(client)),
-            ("keys", lambda: connection.keys(client)),
+            ("client", lambda: client_check.registration(client)),
+            ("redirect URI", lambda: client_check.redirect_uris(client)),
+            ("post-logout URI", lambda: client_check.post_logout_redirect_uris(client)),
+            ("back-channel logout", lambda: client_check.backchannel_logout(client)),
+            ("keys", lambda: client_check.keys(client)),
         ]
     )
     is_enabled = client.disabled_at is None
-    yield from _if_possible(is_enabled, "sign-in", lambda: connection.sign_in(client))
+    yield from _if_possible(is_enabled, "sign-in", lambda: client_check.sign_in(client))
 
 
 def _run(checks: _Checks) -> Generator[Finding, None, bool]:

@@ -24,11 +24,11 @@ from sso.flow.request import ONE_FACTOR, PARAMETERS, REPEATABLE, AuthorizationRe
 from sso.i18n import languages
 from sso.oauth import authorization_request, authorization_server, device_authorization
 from sso.oauth import response as oauth_response
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.authorization import Overtaken
 from sso.oauth.authorization_request import SignedRequest
 from sso.oauth.device_authorization import DeviceRequest
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
-from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions

@@ -28,8 +28,7 @@ from sso.oauth import (
     device_authorization,
     metadata,
 )
-from sso.oauth.bearer import require_oauth
-from sso.oauth.request import (
+from sso.oauth.authlib_request import (
     CLIENT_FIELDS,
     DEVICE_FIELDS,
     PUSHED_FIELDS,
@@ -38,6 +37,7 @@ from sso.oauth.request import (
     ProtocolRequest,
     form_request,
 )
+from sso.oauth.bearer import require_oauth
 from sso.observability import counters
 from sso.process import program
 from sso.ratelimit import refusals

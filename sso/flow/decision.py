@@ -333,8 +333,8 @@ def decide(
     if not remaining:
         return Refuse("access_denied", describe(Cause.ALL_SCOPES_WITHHELD))
     if not _has_audience(request, remaining):
-        cause = describe(Cause.API_WITHHELD, resource=request.resources[0])
-        return Refuse("access_denied", cause)
+        withheld_api = request.resources[0]
+        return Refuse("access_denied", describe(Cause.API_WITHHELD, resource=withheld_api))
     return Answer(withheld, facts.uses)
 
 

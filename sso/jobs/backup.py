@@ -23,7 +23,7 @@ from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import Base, db
 from sso.process.program import COMMAND
-from sso.store import schema as stored_schema
+from sso.store import migrations
 
 Report = Callable[[int, int], None]  # rows copied since the last call, and all
 
@@ -85,7 +85,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     f"copy of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
                 )
             if not all(
-                keys.can_decrypt(secret_keys, row) for row in stored_schema.signing_keys(connection)
+                keys.can_decrypt(secret_keys, row) for row in migrations.signing_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
@@ -94,7 +94,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                 )
             if not all(
                 crypto_secrets.can_decrypt_webhook_secret(secret_keys, encrypted)
-                for encrypted in stored_schema.encrypted_webhook_secrets(connection)
+                for encrypted in migrations.encrypted_webhook_secrets(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
@@ -137,9 +137,9 @@ def _fill(
 ) -> dict[str, int]:
     """Copy all rows in one transaction. `expected_revision`: the schema of both databases."""
     with target.connect() as connection:
-        is_new = not stored_schema.has_tables(connection)
+        is_new = not migrations.has_tables(connection)
     if is_new:
-        stored_schema.make_tables(target, expected_revision or "head")
+        migrations.make_tables(target, expected_revision or "head")
     with target.begin() as connection:
         if (revision := schema.revision(connection)) != expected_revision:
             contents = (
@@ -149,11 +149,11 @@ def _fill(
             )
             raise MoveRefused(f"the target has {contents}; give an empty database")
         is_newest = expected_revision == schema.newest()
-        metadata = Base.metadata if is_newest else stored_schema.tables(source, connection)
-        if occupied := stored_schema.occupied(connection, metadata):
+        metadata = Base.metadata if is_newest else migrations.tables(source, connection)
+        if occupied := migrations.occupied(connection, metadata):
             raise MoveRefused(f"the target is not empty: it has {', '.join(occupied)}")
-        stored_schema.forget_first_rows(connection, metadata)
-        return stored_schema.copy(source, connection, metadata, report)
+        migrations.forget_first_rows(connection, metadata)
+        return migrations.copy(source, connection, metadata, report)
 
 
 def _sync(path: Path) -> None:

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TypeVar
 from uuid import UUID
 
-from sso.ldap import account_state, filters
+from sso.ldap import account_state, search_filters
 from sso.ldap.connection import Connection, Refused, Server, Unavailable
 from sso.ldap.messages import SUCCESS, Entry
 
@@ -152,12 +152,12 @@ def _containing(
     # Groups are in groups by their distinguished names, whatever people are in them by.
     attribute = rules.member_attribute if depth == 0 or rules.members == GROUP_NAMES else "member"
     conditions = [
-        filters.matching(attribute, filters.IN_CHAIN, member.encode())
+        search_filters.matching(attribute, search_filters.IN_CHAIN, member.encode())
         if rules.nesting == IN_CHAIN
-        else filters.equal(attribute, member.encode())
+        else search_filters.equal(attribute, member.encode())
         for member in members
     ]
-    both = filters.every(rules.filter, filters.either(*conditions))
+    both = search_filters.every(rules.filter, search_filters.either(*conditions))
     groups = connection.search(rules.base, both, [rules.name_attribute], MOST_GROUPS + 1)
     if not groups.is_complete:
         raise Refused("a person is in more groups than it gives; narrow group_filter")
@@ -246,8 +246,8 @@ class Directory:
 
         def ask(connection: Connection) -> Person:
             value = login.strip().encode("utf-8", "surrogatepass")
-            by_name = [filters.equal(name, value) for name in self.login_attributes]
-            entry = self._one(connection, filters.either(*by_name))
+            by_name = [search_filters.equal(name, value) for name in self.login_attributes]
+            entry = self._one(connection, search_filters.either(*by_name))
             if entry is None:
                 before_bind(None)
                 # One more question, as for a person who is known.
@@ -333,7 +333,7 @@ class Directory:
 
     def _known(self, connection: Connection, subject: str, now: datetime) -> Person | None:
         value = stored_subject(self.subject_attribute, subject)
-        entry = self._one(connection, filters.equal(self.subject_attribute, value))
+        entry = self._one(connection, search_filters.equal(self.subject_attribute, value))
         if entry is None:
             return None
         person = self._person(entry, now)
@@ -348,7 +348,7 @@ class Directory:
             *(("memberOf",) if self.groups and not self.groups.base else ()),
             *account_state.ATTRIBUTES,
         )
-        both = filters.every(self.user_filter, condition)
+        both = search_filters.every(self.user_filter, condition)
         answer = connection.search(self.base, both, dict.fromkeys(attributes), 2)
         if len(answer.entries) > 1 or not answer.is_complete:
             raise NotAllowed(AMBIGUOUS)
@@ -371,8 +371,8 @@ class Directory:
     def _is_own_email(self, connection: Connection, person: Person) -> bool:
         if not person.email:
             return False
-        condition = filters.equal(self.email_attribute, person.email.encode())
-        both = filters.every(self.user_filter, condition)
+        condition = search_filters.equal(self.email_attribute, person.email.encode())
+        both = search_filters.every(self.user_filter, condition)
         answer = connection.search(self.base, both, ["1.1"], 2)
         return answer.is_complete and [match.dn for match in answer.entries] == [person.dn]
 

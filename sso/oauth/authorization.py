@@ -20,7 +20,7 @@ from sso.flow import request as flow_request
 from sso.flow.refusals import Cause, because, describe
 from sso.flow.request import AuthorizationRequest
 from sso.oauth import response, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import approvals, clients
 from sso.store.clients import RegisteredClient

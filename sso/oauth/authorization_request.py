@@ -25,8 +25,8 @@ from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.flow.request import PARAMETERS, REPEATABLE
 from sso.i18n.message import Message
 from sso.oauth import client_authentication, dpop, key_sets
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.key_sets import Keys, KeySetUnavailable
-from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting
 from sso.store import clients, redemption

@@ -30,8 +30,8 @@ from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
 from sso.oauth import key_sets, workload_identity
+from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
-from sso.oauth.request import Examined, ProtocolRequest
 from sso.oauth.workload_identity import SingleUse
 from sso.ratelimit import limiting, refusals
 from sso.services import transaction

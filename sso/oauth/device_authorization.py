@@ -27,8 +27,8 @@ from sso.flow import request as flow_request
 from sso.flow.refusals import Reason, because
 from sso.flow.request import AuthorizationRequest
 from sso.oauth import client_authentication
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID
-from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting, refusals
 from sso.store import clients, devices

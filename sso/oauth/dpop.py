@@ -18,7 +18,7 @@ from sso.config.urls import ENDPOINTS
 from sso.crypto import dpop, secrets
 from sso.crypto.dpop import Proof
 from sso.flow.refusals import KeyFault
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import redemption
 from sso.store.clients import RegisteredClient

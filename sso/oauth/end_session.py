@@ -17,8 +17,8 @@ from sso.config import urls
 from sso.flow.refusals import Cause, describe
 from sso.i18n.message import code_of
 from sso.oauth import tokens
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID
-from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient

@@ -17,7 +17,7 @@ from sso.crypto import secrets
 from sso.flow import narrowing, resources
 from sso.flow.resources import Apis
 from sso.oauth import client_authentication, present_rights, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.store import apis, exchanges, service_tokens
 from sso.store import tokens as store
 from sso.store.apis import ResourceServer

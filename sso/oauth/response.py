@@ -21,9 +21,9 @@ from sso.flow.refusals import Cause
 from sso.flow.request import RESPONSE_MODES, SIGNED_RESPONSE_MODES, can_be_posted
 from sso.i18n.message import code_of
 from sso.oauth import tokens
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.dpop import RefusedProof
-from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
 from sso.web import errors, headers, pending_request, routing

@@ -14,7 +14,7 @@ from flask import Response
 from sso import database
 from sso.flow.refusals import Cause, describe
 from sso.oauth import client_authentication, response
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 
@@ -38,7 +38,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         return client_authentication.authenticate(request, self.query_client, endpoint, methods)
 
     def create_oauth2_request(self, request: ProtocolRequest) -> ProtocolRequest:
-        """Requests are read by `oauth.request`, strictly, before Authlib sees them."""
+        """Requests are read by `oauth.authlib_request`, strictly, before Authlib sees them."""
         return request
 
     def get_token_grant(self, request: ProtocolRequest) -> Any:

@@ -19,7 +19,7 @@ from sso.flow import exchange, narrowing, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
 from sso.oauth import client_authentication, present_rights, resource_servers, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.resource_servers import UsableToken
 from sso.ratelimit import refusals
 from sso.store import apis as stored_apis

@@ -20,7 +20,7 @@ from sso.crypto import keys, secrets
 from sso.flow import narrowing, resources, scopes, token_claims
 from sso.flow.refusals import Cause
 from sso.i18n.message import code_of
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
 from sso.store.redemption import NewToken

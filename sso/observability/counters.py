@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Counters(Protocol):
-    """The counters; see `sso.metrics.server`."""
+    """The counters; see `sso.metrics.exporter`."""
 
     def request(self, endpoint: str, method: str, status: int, seconds: float) -> None: ...
     def event(self, name: str) -> None: ...

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from sso.presets import pages
+from sso.presets import preset_pages
 
 
 @click.command(help="Write a Markdown page for each application into FOLDER, and an index.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def main(folder: Path) -> None:
-    pages.write(folder)
+    preset_pages.write(folder)
 
 
 if __name__ == "__main__":

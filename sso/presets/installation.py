@@ -13,7 +13,7 @@ from sso.config.urls import ENDPOINTS, refused
 from sso.i18n.message import Message
 from sso.presets import application_url, loader, templates
 from sso.presets.application_url import ApplicationUrl
-from sso.presets.schema import Block, Preset, PresetError
+from sso.presets.preset_file import Block, Preset, PresetError
 from sso.process.program import COMMAND
 
 MAX_OPTION = 200

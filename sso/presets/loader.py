@@ -12,7 +12,7 @@ from sso.config.tables import TableReader, fields_of
 from sso.config.urls import strict_url_error
 from sso.i18n.message import Message
 from sso.presets import application_url, templates
-from sso.presets.schema import Preset, PresetError, Registration
+from sso.presets.preset_file import Preset, PresetError, Registration
 from sso.presets.templates import FILTERS
 from sso.process.program import COMMAND
 

@@ -20,7 +20,7 @@ from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sso.i18n.message import Message
-from sso.presets.schema import Preset, PresetError
+from sso.presets.preset_file import Preset, PresetError
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 

@@ -25,9 +25,9 @@ from scim2_server.routing import Operation
 from scim2_server.service import ScimService
 
 from sso.scim import filters, patches, resources
+from sso.scim.backend import Storage
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
-from sso.scim.storage import Storage
 from sso.services import roles
 from sso.services.api_tokens import Program
 from sso.services.checks import Invalid, Rule

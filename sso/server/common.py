@@ -25,9 +25,9 @@ from sso.server import fork_signals
 from sso.store import factors
 
 if TYPE_CHECKING:
-    from sso.metrics import server as metrics
+    from sso.metrics import exporter as metrics
 else:
-    metrics = program.late_module("sso.metrics.server")  # 0.8 MB
+    metrics = program.late_module("sso.metrics.exporter")  # 0.8 MB
 
 # A few threads keep a worker busy while others wait for the database; the rest wait without a slot
 # (see sso.process.concurrency). More processors need more workers.

@@ -16,7 +16,7 @@ import pytest
 from flask import Flask
 
 from sso import clock
-from sso.checkup import installation
+from sso.checkup import components
 from sso.checkup.finding import Status
 from sso.crypto import foreign_hashes, passwords
 from sso.extensions import db
@@ -231,7 +231,7 @@ def test_an_operator_may_insist(
     assert apply(HASHES[PBKDF2], "--slow-passwords").exit_code == 0
     assert methods_of(app) == {"$bcrypt$r=13", ARGON, PBKDF2}
     with app.app_context():
-        (finding,) = installation.imported_passwords()
+        (finding,) = components.imported_passwords()
     assert (finding.status, "2000 ms" in str(finding.seen)) == (Status.WARNING, True)
     assert import_([BCRYPT])["too_slow"] == 0  # nothing more
 
@@ -250,7 +250,7 @@ def test_the_sum_is_what_is_spent() -> None:
 def test_doctor_says_what_it_costs(app: Flask, apply: Callable[..., Any]) -> None:
     def seen() -> tuple[Status, str]:
         with app.app_context():
-            (finding,) = installation.imported_passwords()
+            (finding,) = components.imported_passwords()
         return finding.status, str(finding.seen)
 
     assert seen() == (Status.OK, "no hashes of other systems are left")

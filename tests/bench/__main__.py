@@ -21,7 +21,7 @@ from sso import create_app
 from sso.crypto import secrets
 from sso.extensions import db
 from sso.observability import logs
-from sso.store import clients, schema
+from sso.store import clients, migrations
 from tests.bench import baseline, processes, report, seed
 from tests.bench.scenarios import BARE, BASE, SCENARIOS, World
 from tests.bench.transport import Request, in_process, over_connections
@@ -122,7 +122,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
 def make_world(app: Flask, issuer: str, rows: int) -> World:
     """A seeded database, its client, and some of its people, signed in by the form."""
     with app.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         ensure_keys(app.config["SECRET_KEY"])
         client_id, secret, is_new = _client()
     if is_new:

@@ -13,7 +13,7 @@ from flask import Flask
 
 from sso import create_app
 from sso.extensions import db
-from sso.store import schema
+from sso.store import migrations
 from tests.bench import seed
 from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
 from tests.support.factories import ensure_keys
@@ -67,7 +67,7 @@ def main() -> None:
 def make_world(app: Flask, people: int) -> StaffBrowser:
     """So many people, an event for each, and a group of a thousandth of them."""
     with app.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         ensure_keys(SECRET_KEY)
     seed.people(app, people, lambda line: print(line, file=sys.stderr))
     return sign_in_staff(app)

@@ -20,7 +20,7 @@ from sso import audit
 from sso.audit.events import Event, limited
 from sso.crypto import keys
 from sso.extensions import db
-from sso.metrics.server import SIGN_INS
+from sso.metrics.exporter import SIGN_INS
 from sso.models import User
 from sso.ratelimit import limiting
 from sso.store import clients, grants

@@ -16,7 +16,7 @@ from flask import Flask
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.presets import loader
-from sso.services.connections import SECRET_PLACEHOLDER
+from sso.services.preset_clients import SECRET_PLACEHOLDER
 from sso.store import clients
 from tests.support.processes import ROOT
 

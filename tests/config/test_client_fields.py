@@ -17,7 +17,7 @@ from sso.config.fields import LISTS, Field, Kind, Stored
 from sso.endpoints import openapi
 from sso.endpoints.admin.forms import ClientForm
 from sso.models import Client
-from sso.presets.schema import Registration
+from sso.presets.preset_file import Registration
 from sso.services import clients
 from sso.store import clients as stored_clients
 from tests.conftest import Clock

@@ -14,8 +14,8 @@ from werkzeug.test import TestResponse
 from sso.extensions import db
 from sso.flow.request import PARAMETERS, REPEATABLE
 from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
+from sso.oauth.authlib_request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
-from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
 from sso.ratelimit.storage import LimitStorage
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
 from tests.support.applications import Applications

@@ -19,7 +19,7 @@ from sso.crypto import user_codes
 from sso.extensions import db
 from sso.i18n.languages import LANGUAGES
 from sso.jobs.upkeep import purge
-from sso.metrics.server import Counters
+from sso.metrics.exporter import Counters
 from sso.models import Client, DeviceCode, Grant, Refusal, User
 from sso.ratelimit import limiting, storage
 from sso.services import clients

@@ -19,7 +19,7 @@ from standardwebhooks import Webhook as Verifier
 from sso import audit
 from sso.audit import webhook_queue, writer
 from sso.audit.events import WEBHOOK_EVENTS, Event
-from sso.checkup import installation
+from sso.checkup import components
 from sso.extensions import db
 from sso.i18n.languages import said
 from sso.jobs import upkeep, webhook_delivery
@@ -307,7 +307,7 @@ def test_a_receiver_that_is_down_for_days_is_disabled(
     (event,) = json.loads(run("audit", "list", "--event", "webhook_disabled", "--json").stdout)
     assert event["fields"]["webhook"] == str(id_)
     with app.app_context():
-        (finding,) = installation.webhooks()
+        (finding,) = components.webhooks()
     assert finding.status == "warning"
     assert "disabled, failing since" in finding.seen
     assert "abgeschaltet, schlägt seit" in in_german(app, finding.seen)
@@ -335,7 +335,7 @@ def test_a_receiver_that_is_gone_is_disabled_at_once(app: Flask, user: User) -> 
         deliver(app)
     assert len(receiver.got) == 1
     with app.app_context():
-        (finding,) = installation.webhooks()
+        (finding,) = components.webhooks()
     assert "abgeschaltet, es antwortete mit" in in_german(app, finding.seen)
     assert [row.next_attempt_at for row in rows(app)] == [None, None]
     assert [row.last_fault for row in rows(app)] == ["it answered 410", "the webhook is disabled"]

@@ -19,7 +19,7 @@ from sso import clock, create_app
 from sso.checkup.sign_in import Browser
 from sso.demo import device_client
 from sso.extensions import db
-from sso.store import schema
+from sso.store import migrations
 from tests.support.factories import ensure_keys
 from tests.support.processes import ROOT, free_port, wait_for
 
@@ -155,7 +155,7 @@ def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     app = create_app({"SSO_BASE_URL": "http://127.0.0.1:5000/api/auth"}, folder)
     with app.app_context():
-        schema.upgrade(revision="0006")
+        migrations.upgrade(revision="0006")
         ensure_keys(app.config["SECRET_KEY"])
         metadata = {
             "client_name": "Sample application",

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from sso import audit, context
-from sso.checkup import installation
+from sso.checkup import components
 from sso.crypto import secrets
 from sso.extensions import db
 from sso.jobs import upkeep
@@ -94,7 +94,7 @@ def test_everything_goes_on(
     clock.move(seconds=60)
     assert waiting.submit(code=code_of(secret)).code
     with apps.new.app_context():
-        assert "secrets of webhooks" in installation.waiting()
+        assert "secrets of webhooks" in components.waiting()
     changed = {"signing_keys": 8, "totp_secrets": 1, "webhook_secrets": 1, "audit_events": 0}
     assert reencrypt(apps.both) == changed
     assert reencrypt(apps.both) == dict.fromkeys(changed, 0)
@@ -111,7 +111,7 @@ def test_everything_goes_on(
     another.sign_in()
     assert another.submit(code=code_of(secret)).code
     with apps.new.app_context():
-        assert installation.waiting() == []
+        assert components.waiting() == []
         sealed = next(one for one in stored_webhooks.every() if one.id == webhook.id).sealed_secret
         secret_keys = apps.new.extensions["sso.settings"].secret_keys
         assert secrets.decrypt_webhook_secret(secret_keys, sealed) == hook_secret
@@ -300,9 +300,9 @@ def test_what_neither_key_opens_is_told(
         assert failed.exit_code == 1
         assert stored(apps.old) == before
     with apps.old.app_context():
-        assert installation.waiting() == []
+        assert components.waiting() == []
     with apps.new.app_context():
-        assert installation.waiting()[:2] == ["signing keys", "authenticator apps"]
+        assert components.waiting()[:2] == ["signing keys", "authenticator apps"]
         assert upkeep.reencrypt_totp_secrets().unreadable == (str(user.id),)
 
 

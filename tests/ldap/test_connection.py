@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sso.ldap import directory, filters, messages
+from sso.ldap import directory, messages, search_filters
 from sso.ldap.connection import Connection, Refused, Server, Unavailable
 from sso.ldap.directory import AMBIGUOUS, UNKNOWN, Directory, NotAllowed
 
@@ -96,49 +96,52 @@ def elements(encoded: bytes) -> tuple[int, list[bytes]]:
 @given(TEXT)
 def test_input_is_one_value(value: str) -> None:
     """Whatever a person types, the condition stays one comparison with that text."""
-    assert elements(filters.equal("uid", value.encode())) == (0xA3, [b"uid", value.encode()])
+    assert elements(search_filters.equal("uid", value.encode())) == (0xA3, [b"uid", value.encode()])
     escaped = "".join(f"\\{byte:02x}" for byte in value.encode())
-    assert filters.parse(f"(uid={escaped})") == filters.equal("uid", value.encode())
+    assert search_filters.parse(f"(uid={escaped})") == search_filters.equal("uid", value.encode())
 
 
 @given(TEXT)
 def test_any_text_is_a_filter_or_refused(text: str) -> None:
     for candidate in (text, f"({text})", f"(cn={text})"):
         try:
-            filters.parse(candidate)
+            search_filters.parse(candidate)
         except ValueError:
             continue
 
 
 def test_filters() -> None:
-    person = filters.equal("objectClass", b"person")
-    assert filters.parse(" (objectClass=person) ") == person
-    assert filters.parse("(&(objectClass=person))") == filters.every(person)
+    person = search_filters.equal("objectClass", b"person")
+    assert search_filters.parse(" (objectClass=person) ") == person
+    assert search_filters.parse("(&(objectClass=person))") == search_filters.every(person)
     mail = messages.encode(0x87, b"mail")
-    assert filters.parse("(|(!(mail=*))(objectClass=person))") == filters.either(
+    assert search_filters.parse("(|(!(mail=*))(objectClass=person))") == search_filters.either(
         messages.encode(0xA2, mail), person
     )
     for operator, tag in ((">=", 0xA5), ("<=", 0xA6), ("~=", 0xA8)):
-        assert elements(filters.parse(f"(a;x-b{operator}1)")) == (tag, [b"a;x-b", b"1"])
-    tag, (attribute, pieces) = elements(filters.parse("(cn=a*b*c\\2a)"))
+        assert elements(search_filters.parse(f"(a;x-b{operator}1)")) == (tag, [b"a;x-b", b"1"])
+    tag, (attribute, pieces) = elements(search_filters.parse("(cn=a*b*c\\2a)"))
     assert (tag, attribute) == (0xA4, b"cn")
     assert [*messages.Reader(pieces).rest()] == [(0x80, b"a"), (0x81, b"b"), (0x82, b"c*")]
-    assert elements(filters.parse("(cn=*b*)")) == (0xA4, [b"cn", messages.encode(0x81, b"b")])
-    chain = filters.parse(f"(memberOf:{filters.IN_CHAIN}:=cn=a,dc=b)")
-    assert chain == filters.matching("memberOf", filters.IN_CHAIN, b"cn=a,dc=b")
-    assert elements(filters.parse("(cn:dn:2.4.6.8.10:=Dino)"))[1][-1] == b"\xff"
+    assert elements(search_filters.parse("(cn=*b*)")) == (
+        0xA4,
+        [b"cn", messages.encode(0x81, b"b")],
+    )
+    chain = search_filters.parse(f"(memberOf:{search_filters.IN_CHAIN}:=cn=a,dc=b)")
+    assert chain == search_filters.matching("memberOf", search_filters.IN_CHAIN, b"cn=a,dc=b")
+    assert elements(search_filters.parse("(cn:dn:2.4.6.8.10:=Dino)"))[1][-1] == b"\xff"
 
 
 def test_how_deep_a_filter_may_be() -> None:
     most = "(!" * 20 + "(a=b)" + ")" * 20
-    assert filters.parse(most)
+    assert search_filters.parse(most)
     with pytest.raises(ValueError, match="too deep"):
-        filters.parse(f"(!{most})")
+        search_filters.parse(f"(!{most})")
 
 
 def test_a_rule_or_an_attribute_is_enough() -> None:
     for text in ("(cn:=a)", "(:2.5.13.2:=a)", "(cn:2.5.13.2:=a)"):
-        assert filters.parse(text)
+        assert search_filters.parse(text)
 
 
 def test_what_is_no_filter() -> None:
@@ -147,7 +150,7 @@ def test_what_is_no_filter() -> None:
         *("(cn=\\2)", "(cn=a\0)", "(" * 40, "(&(cn=a)b)", "(:=a)", "(cn=(a))"),
     ):
         with pytest.raises(ValueError, match="character"):
-            filters.parse(text)
+            search_filters.parse(text)
 
 
 def test_spellings_of_names() -> None:
@@ -204,7 +207,7 @@ def result(number: int, tag: int, code: int = 0) -> bytes:
 
 def search(server: Server, seconds: float = 0.4, most: int = 2) -> int:
     with Connection(server, ssl.create_default_context(), seconds) as connection:
-        found = connection.search("dc=x", filters.equal("cn", b"a"), ["cn"], most)
+        found = connection.search("dc=x", search_filters.equal("cn", b"a"), ["cn"], most)
     return len(found.entries)
 
 
@@ -310,7 +313,7 @@ def test_a_directory_that_hangs_keeps_few_waiting() -> None:
 
     with answering(hangs) as server:
         directory = Directory(
-            servers=(server,), base="dc=x", user_filter=filters.parse("(cn=*)"),
+            servers=(server,), base="dc=x", user_filter=search_filters.parse("(cn=*)"),
             login_attributes=("uid",), subject_attribute="entryUUID", user_name_attribute="uid",
             seconds=1, at_once=2,
         )  # fmt: skip
@@ -352,7 +355,7 @@ def plain(*servers: Server) -> Directory:
     return Directory(
         servers=servers,
         base="dc=x",
-        user_filter=filters.parse("(cn=*)"),
+        user_filter=search_filters.parse("(cn=*)"),
         login_attributes=("uid",),
         subject_attribute="entryUUID",
         user_name_attribute="uid",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sso.ldap import directory as ldap_directory
-from sso.ldap import filters
+from sso.ldap import search_filters
 from sso.ldap.connection import Refused, Server, Unavailable
 from sso.ldap.directory import Directory, GroupRules, NotAllowed, Person
 from tests.support import directories
@@ -34,7 +34,7 @@ def directory(slapd: OpenLdap) -> Directory:
         base=BASE,
         bind_dn=ADMIN,
         bind_password=ADMIN_PASSWORD,
-        user_filter=filters.parse("(objectClass=inetOrgPerson)"),
+        user_filter=search_filters.parse("(objectClass=inetOrgPerson)"),
         login_attributes=("uid", "mail"),
         subject_attribute="entryUUID",
         user_name_attribute="uid",
@@ -130,11 +130,13 @@ def test_groups(directory: Directory, slapd: OpenLdap) -> None:
         person = sign_in(replace(directory, groups=rules), "kim")
         return sorted(group.name for group in person.groups)
 
-    search = GroupRules(base=GROUPS, filter=filters.parse("(objectClass=groupOfNames)"))
+    search = GroupRules(base=GROUPS, filter=search_filters.parse("(objectClass=groupOfNames)"))
     assert named(GroupRules()) == ["team"]  # memberOf
     assert named(search) == ["team"]
     assert named(replace(search, nesting=ldap_directory.WALK)) == ["division", "team"]
-    posix = replace(search, filter=filters.parse("(cn=*)"), members=ldap_directory.USER_NAMES)
+    posix = replace(
+        search, filter=search_filters.parse("(cn=*)"), members=ldap_directory.USER_NAMES
+    )
     assert named(replace(posix, member_attribute="memberUid")) == ["posix"]
     assert not sign_in(directory, "kim").groups
 
@@ -146,7 +148,7 @@ def test_too_many_groups_are_not_cut(
     for number in range(4):
         slapd.group(f"group{number}", dn)
     monkeypatch.setattr(ldap_directory, "MOST_GROUPS", 3)
-    for rules in (GroupRules(), GroupRules(base=GROUPS, filter=filters.parse("(cn=*)"))):
+    for rules in (GroupRules(), GroupRules(base=GROUPS, filter=search_filters.parse("(cn=*)"))):
         with pytest.raises(Refused, match="groups"):
             sign_in(replace(directory, groups=rules), "busy")
 
@@ -175,7 +177,10 @@ def test_settings_that_the_server_refuses(directory: Directory) -> None:
 
 
 def test_nobody_is_gone_because_of_a_mistake(directory: Directory) -> None:
-    for change in ({"user_filter": filters.parse("(cn=nobody)")}, {"bind_password": "changed"}):
+    for change in (
+        {"user_filter": search_filters.parse("(cn=nobody)")},
+        {"bind_password": "changed"},
+    ):
         with pytest.raises(Refused):
             replace(directory, **change).look_up(["x"], datetime.now(UTC))
 

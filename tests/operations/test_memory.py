@@ -22,7 +22,7 @@ MOST = {"SQLite": 110, "PostgreSQL": 125}  # MB of the master and its workers (P
 # What few installations use.
 RARE = {
     "limits", "prometheus_client", "requests", "segno", "sso.checkup", "sso.explain",
-    "sso.metrics.server", "sso.presets.schema", "sso.scim.handler", "sso.upstream.http",
+    "sso.metrics.exporter", "sso.presets.preset_file", "sso.scim.handler", "sso.upstream.http",
     "webauthn", "zxcvbn_rs_py",
 }  # fmt: skip
 

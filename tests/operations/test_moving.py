@@ -36,8 +36,7 @@ from sso.database import schema
 from sso.extensions import Base, db
 from sso.jobs import backup
 from sso.models import Client, User
-from sso.store import prepared
-from sso.store import schema as stored_schema
+from sso.store import migrations, prepared
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
 from tests.support.factories import make_client, make_user
@@ -239,7 +238,7 @@ def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_pat
     aged, old = f"sqlite:///{tmp_path / 'aged.db'}", f"sqlite:///{tmp_path / 'old'}"
     for url in (aged, old):
         with make_on(url).app_context():
-            stored_schema.upgrade(revision=schema.known()[1])
+            migrations.upgrade(revision=schema.known()[1])
     copied = run(lived_in, "db", "copy", aged)
     assert f"the schema {schema.known()[1]}, this program" in copied.stderr
     assert run(make_on(old), "db", "upgrade").exit_code == 0
@@ -317,11 +316,11 @@ def test_tables_of_another_time(cluster: str, tmp_path: Path) -> None:
     metadata.create_all(source)
     metadata.create_all(target)
     with source.begin() as connection:
-        for number in range(stored_schema.BATCH * 2 + 7):
+        for number in range(migrations.BATCH * 2 + 7):
             connection.execute(insert(table).values(what={"n": number} if number % 2 else None))
         connection.exec_driver_sql("UPDATE outbox SET what = NULL WHERE id % 4 = 1")
     with database.snapshot(source) as reading, target.begin() as writing:
-        assert stored_schema.copy(reading, writing, metadata) == {"outbox": 2007}
+        assert migrations.copy(reading, writing, metadata) == {"outbox": 2007}
         assert writing.scalar(insert(table).values(what=1).returning(table.c.id)) == 2008
         kept = select(table).where(table.c.id <= 2007).order_by(table.c.id)
         assert writing.execute(kept).all() == reading.execute(kept).all()

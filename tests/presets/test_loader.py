@@ -3,7 +3,7 @@
 import pytest
 
 from sso.presets import installation, loader
-from sso.presets.schema import PresetError
+from sso.presets.preset_file import PresetError
 
 GOOD = """
 title = "Wiki"

@@ -8,10 +8,10 @@ from flask import Flask
 from joserfc.jwk import ECKey
 
 from sso import audit
-from sso.presets import installation, loader, pages
+from sso.presets import installation, loader, preset_pages
 from sso.presets.installation import Credentials, Installation
-from sso.presets.schema import Block, Preset, PresetError
-from sso.services import connections
+from sso.presets.preset_file import Block, Preset, PresetError
+from sso.services import preset_clients
 from tests.presets.formats import shape
 from tests.support.each import each
 from tests.support.processes import ROOT
@@ -79,10 +79,10 @@ def test_what_is_registered_passes_the_service(app: Flask, preset: Preset) -> No
         found = installation.install(preset, url, installation.example(preset).options)
         with app.app_context(), audit.dry_run():
             keys = {"jwks": {"keys": [KEY]}} if preset.has_keys else {}
-            client, secret = connections.connect(audit.SYSTEM, found, BASE_URL, keys)
+            client, secret = preset_clients.connect(audit.SYSTEM, found, BASE_URL, keys)
             assert bool(secret) == preset.has_secret
-            assert connections.installation_of(client) == found
-            assert connections.setup(client, found, BASE_URL, secret=secret)
+            assert preset_clients.installation_of(client) == found
+            assert preset_clients.setup(client, found, BASE_URL, secret=secret)
 
 
 @every_preset
@@ -144,7 +144,7 @@ def test_no_option_is_invisible_or_breaks_lines(text: str) -> None:
 
 @every_preset
 def test_it_has_a_page(preset: Preset) -> None:
-    page = pages.page(preset)
+    page = preset_pages.page(preset)
     assert page.startswith("# ")
     assert ("**Not run.**" in page) == (not preset.test)
     assert f"flask client create --preset {preset.name}" in page

@@ -6,7 +6,7 @@ from flask import Flask
 
 from sso import create_app
 from sso.extensions import db
-from sso.store import schema
+from sso.store import migrations
 from tests.production.people import CALLBACK, EMAIL, Person
 from tests.support.factories import ensure_keys, make_client, make_user
 from tests.support.processes import SECRET_KEY
@@ -22,7 +22,7 @@ def application(node: Node) -> Flask:
 def migrate(node: Node) -> None:
     app = application(node)
     with app.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()

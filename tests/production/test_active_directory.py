@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sso.ldap import directory as ldap_directory
-from sso.ldap import filters
+from sso.ldap import search_filters
 from sso.ldap.connection import Refused, Server
 from sso.ldap.directory import Directory, GroupRules, NotAllowed, Person
 from tests.support.directories import Samba
@@ -39,7 +39,7 @@ def directory(samba: Samba) -> Directory:
         base=samba.base,
         bind_dn="Administrator@example.test",
         bind_password=samba.password,
-        user_filter=filters.parse("(&(objectCategory=person)(objectClass=user))"),
+        user_filter=search_filters.parse("(&(objectCategory=person)(objectClass=user))"),
         login_attributes=("sAMAccountName", "userPrincipalName", "mail"),
         subject_attribute="objectGUID",
         user_name_attribute="sAMAccountName",
@@ -108,7 +108,7 @@ def test_groups_in_groups(directory: Directory, samba: Samba) -> None:
         found = sign_in(replace(directory, groups=rules), "dana").groups
         return sorted(group.name for group in found)
 
-    search = GroupRules(base=samba.base, filter=filters.parse("(objectClass=group)"))
+    search = GroupRules(base=samba.base, filter=search_filters.parse("(objectClass=group)"))
     assert named(GroupRules()) == ["team"]  # memberOf
     assert named(search) == ["team"]
     assert named(replace(search, nesting=ldap_directory.WALK)) == ["company", "division", "team"]

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from sso import create_app, database
-from sso.checkup import installation
+from sso.checkup import components
 from sso.database import postgresql
 from sso.extensions import db
 from tests.operations.conftest import fresh_database
@@ -137,7 +137,7 @@ def test_of_many_only_one_is_served(person: Person) -> None:
 
 def test_background_work_and_commands(node: Node, person: Person) -> None:
     found = findings(node)
-    assert found["pooler"] == {"status": "ok", "seen": installation.POOLED, "hint": None}
+    assert found["pooler"] == {"status": "ok", "seen": components.POOLED, "hint": None}
     assert found["code flow"]["status"] == "ok", found
     token = person.exchange(person.authorize()).json()["access_token"]
     commands = [["key", "rotate", "--force"], ["worker", "--once"], *[["db", "upgrade"]] * 2]

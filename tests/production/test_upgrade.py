@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect
 
 from sso.database import schema
 from sso.extensions import db
-from sso.store import schema as stored_schema
+from sso.store import migrations
 from tests.operations.conftest import fresh_database
 from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
@@ -142,7 +142,7 @@ def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Nod
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
-        stored_schema.upgrade(revision=older)
+        migrations.upgrade(revision=older)
         db.engine.dispose()
     node.start(ready=False)
     wait_for(node.is_listening, "gunicorn")
@@ -184,7 +184,7 @@ def test_an_interrupted_upgrade_changes_nothing(
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
-        stored_schema.upgrade(revision=older)
+        migrations.upgrade(revision=older)
         before = tables(db.engine)
         db.engine.dispose()
     assert node.python("-c", KILLED).returncode == 9

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso.scim import storage
+from sso.scim import backend
 from sso.services import group_editing
 from tests.scim.conftest import GROUP, Provisioner
 from tests.support.factories import make_user
@@ -169,7 +169,7 @@ def test_a_page_has_no_more_members_than_fit(
     """But at least one group: there would be no end of empty pages before it."""
     for name in ("one", "two", "three"):
         scim.group(name, *people)
-    monkeypatch.setattr(storage, "MOST_MEMBERS", most)
+    monkeypatch.setattr(backend, "MOST_MEMBERS", most)
     names: set[str] = set()
     start = 1
     for size in sizes:

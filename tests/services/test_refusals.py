@@ -25,7 +25,7 @@ ELSEWHERE = {
         "groups.without_members",
     ),
     *("groups._similar", "checks", "checks.profile_notes", "roles.keep_others"),
-    *("connections._method_error", "credentials.make_enrolment_link"),
+    *("preset_clients._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
     # About files that commands read.

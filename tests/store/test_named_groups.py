@@ -9,7 +9,7 @@ from sqlalchemy import select, text
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import User
-from sso.store import groups, named_groups, schema, users
+from sso.store import groups, migrations, named_groups, users
 from tests.support.factories import make_client, make_user
 
 
@@ -18,8 +18,8 @@ def test_groups_of_users_and_clients_get_rows(own_tables: Flask) -> None:
     dana = make_user(app, groups=["staff", "a \"b\" 'c'"])
     make_client(app, groups=["readers"])
     with app.app_context():
-        schema.downgrade("0014")
-        schema.upgrade()
+        migrations.downgrade("0014")
+        migrations.upgrade()
         assert named_groups.names() == {"staff", "a \"b\" 'c'", "readers"}
         assert [one.id for one in groups.all_members("staff")] == [dana.id]
         assert db.session.scalar(text("SELECT version FROM users")) == 1
@@ -74,8 +74,8 @@ def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
         db.session.execute(text("UPDATE users SET name = 'C', email = email, groups = groups"))
         assert members() == now
         db.session.commit()
-        schema.downgrade("0021")
-        schema.upgrade()
+        migrations.downgrade("0021")
+        migrations.upgrade()
         assert members() == now
         assert {row.user_id for row in db.session.execute(kept)} == {one, two}
         db.session.execute(text("DELETE FROM users WHERE email = 'a@example.com'"))

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect, text
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import clients, exchanges, grants, identities, schema, users
+from sso.store import clients, exchanges, grants, identities, migrations, users
 from tests.bench import seed
 from tests.support.actors import Browser, RelyingParty
 from tests.support.administration import ADMIN, sign_in_staff
@@ -82,7 +82,7 @@ def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     environ = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": url}
     made = create_app(environ, tmp_path_factory.mktemp("plans"))
     with made.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         ensure_keys(SECRET_KEY)
         for number in range(CLIENTS):
             client, _ = register_client(

@@ -24,7 +24,7 @@ from sso.database import buffer
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
-from sso.store import schema
+from sso.store import migrations
 from tests.conftest import ON_POSTGRESQL, Clock, Statements
 from tests.support.actors import Browser, RelyingParty
 from tests.support.applications import Applications, environ_of
@@ -72,7 +72,7 @@ def migrate(url: str | None, instance: Path) -> None:
     """Bring a database to the current schema, with signing keys."""
     app = create_app(environ_of(url), instance)
     with app.app_context():
-        schema.upgrade()
+        migrations.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()

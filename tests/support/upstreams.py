@@ -14,7 +14,7 @@ from joserfc.util import urlsafe_b64encode
 
 from sso import clock
 from sso.config.upstream.oidc import OidcProvider
-from sso.metrics.server import Counters
+from sso.metrics.exporter import Counters
 from sso.observability import counters
 from sso.process.http_call import Answer
 from tests.support.actors import ISSUER, challenge_of

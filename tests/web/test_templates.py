@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from sso.checkup import installation
+from sso.checkup import components
 from sso.checkup.finding import Status
 from sso.config import mail_texts, overrides
 from sso.config.overrides import BLOCKS
@@ -136,7 +136,7 @@ def test_what_changes_later_waits_for_the_next_start(own: Flask, tmp_path: Path)
 
 def test_what_doctor_says(own: Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with own.app_context():
-        found = list(installation.templates())
+        found = list(components.templates())
         assert [one.status for one in found] == [Status.WARNING] * 5 + [Status.OK]
         assert found[0].seen.startswith("base.html (announcement, footer): it does not say")
         for one in found[:5]:  # do what it says
@@ -145,9 +145,9 @@ def test_what_doctor_says(own: Flask, tmp_path: Path, monkeypatch: pytest.Monkey
             mark = one.hint.partition("let its first line be: ")[2]
             path = tmp_path / "own" / name
             path.write_text(f"{mark}\n{path.read_text()}")
-        assert {one.status for one in installation.templates()} == {Status.OK}
+        assert {one.status for one in components.templates()} == {Status.OK}
         write(tmp_path / "own", "error.html", help="x")
-        seen = [one.seen for one in installation.templates()]
+        seen = [one.seen for one in components.templates()]
         assert "error.html (help): replaces nothing that is built in" in seen
         (tmp_path / "own" / "error.html").unlink()
         changed = {**mail_texts.TEXTS, "reset": mail_texts.TEXTS["invite"]}
@@ -158,5 +158,5 @@ def test_what_doctor_says(own: Flask, tmp_path: Path, monkeypatch: pytest.Monkey
             path.parent.mkdir(exist_ok=True, parents=True)
             blocks = ("heading", "footer", "header")
             path.write_text("".join(f"{{% block {one} %}}new{{% endblock %}}" for one in blocks))
-        seen = [one.seen for one in installation.templates()]
+        seen = [one.seen for one in components.templates()]
         assert all(one.endswith("what is built in has changed since") for one in seen[:-1]), seen

@@ -11,7 +11,7 @@ from sso.config.tables import key
 from sso.config.upstream.provider import Provider, one_of, seconds, secret, switch, text, texts
 from sso.config.urls import call_error, is_loopback
 from sso.ldap import directory as ldap_directory
-from sso.ldap import filters
+from sso.ldap import search_filters
 from sso.ldap.connection import Server
 from sso.ldap.directory import Directory, GroupRules
 
@@ -73,13 +73,13 @@ def _dn(value: Any) -> str:
 
 
 def _filter(value: Any) -> str:
-    filters.parse(expression := text(value))
+    search_filters.parse(expression := text(value))
     return expression
 
 
 def _attribute(value: Any) -> str:
     name = text(value)
-    if not filters.is_attribute(name):
+    if not search_filters.is_attribute(name):
         raise ValueError(f"{name!r} is not the name of an attribute")
     return name
 
@@ -194,13 +194,15 @@ class LdapProvider(Provider):
             base=self.base,
             bind_dn=self.bind_dn,
             bind_password=self.bind_password,
-            user_filter=filters.parse(usual("user_filter")),
+            user_filter=search_filters.parse(usual("user_filter")),
             login_attributes=usual("login_attributes"),
             subject_attribute=usual("subject_attribute"),
             user_name_attribute=usual("user_name_attribute"),
             email_attribute=self.email_attribute,
             name_attribute=self.name_attribute,
-            groups=self._group_rules(filters.parse(usual("group_filter"))) if self.groups else None,
+            groups=self._group_rules(search_filters.parse(usual("group_filter")))
+            if self.groups
+            else None,
             ca_file=self.ca_file,
             seconds=self.timeout,
         )

@@ -14,10 +14,10 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.audit import Actor
-from sso.endpoints.admin import access, pages
+from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.access import Staff
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ConfirmForm, EditForm
-from sso.endpoints.admin.pages import Refusal
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.services import changes
@@ -98,17 +98,21 @@ class Resource(Generic[T]):
 
     def url(self, item: T) -> str:
         """Return the URL of an item's page, or of the list."""
-        return pages.url(self.page, **self.query(item)) if self.page else pages.url(self.section)
+        return (
+            admin_page.url(self.page, **self.query(item))
+            if self.page
+            else admin_page.url(self.section)
+        )
 
     def render(self, template: str, **more: Any) -> Response:
         """Render one of its pages. Commits."""
-        return pages.render(template, self.section, done=self.done_texts, **more)
+        return admin_page.render(template, self.section, done=self.done_texts, **more)
 
     def done(self, result: str, item: T | None = None) -> Response:
         """Commit, and redirect to the item's page or to the list, with a message."""
         if item is None or self.page is None:
-            return pages.done(self.section, result)
-        return pages.done(self.page, result, **self.query(item))
+            return admin_page.done(self.section, result)
+        return admin_page.done(self.page, result, **self.query(item))
 
     def act(self, name: str | None = None) -> Response:
         """Ask before an action, then carry it out. `name`: by default from `?do=…`."""
@@ -137,7 +141,7 @@ class Resource(Generic[T]):
 
     def _ask(self, action: Action[T], item: T, form: ConfirmForm, refusal: Refusal) -> Response:
         label, title, question = gettext(action.label), self.title(item), action.question
-        return pages.render(
+        return admin_page.render(
             "admin/ask.html",
             self.section,
             form=form,
@@ -182,6 +186,6 @@ class Resource(Generic[T]):
             item = self.find()
         if refusal.differences:
             form.merge(expected, described(item))
-        return pages.form_page(
+        return admin_page.form_page(
             template, self.section, form, refusal, form.title_of, **{self.name: item}, **more
         )

@@ -12,10 +12,10 @@ from sso.audit import Actor, rows
 from sso.audit.events import Event
 from sso.config.api_fields import FIELDS
 from sso.config.fields import Kind
-from sso.endpoints.admin import access, audit_trail, pages
+from sso.endpoints.admin import access, admin_page, audit_trail
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ApiForm, ConfirmForm, api_fields_of, api_seen_of
-from sso.endpoints.admin.pages import Refusal
 from sso.flow import resources
 from sso.i18n import N_
 from sso.i18n.languages import LANGUAGES
@@ -95,12 +95,12 @@ API = Resource(
 
 def registered() -> Response:
     """Lists all APIs, newest first; or those whose name, identifier or scopes contain a text."""
-    text = pages.searched()
+    text = admin_page.searched()
     if text:
         matching, neighbours = stored_apis.having(text), {}
     else:
-        part = stored_apis.page_of(pages.cursor(stored_apis.NEWEST_FIRST))
-        matching, neighbours = list(part.rows), pages.neighbours(part)
+        part = stored_apis.page_of(admin_page.cursor(stored_apis.NEWEST_FIRST))
+        matching, neighbours = list(part.rows), admin_page.neighbours(part)
     return API.render(
         "admin/apis.html",
         apis=matching[:_MOST_FOUND],
@@ -169,7 +169,7 @@ def new() -> Response:
         if form.validate_on_submit():
             api, secret = apis.register(access.staff().actor, api_fields_of(form.read()))
             return _registered(api, secret, is_new=True)
-    return pages.form_page("admin/api_edit.html", "apis", form, refusal, api=None)
+    return admin_page.form_page("admin/api_edit.html", "apis", form, refusal, api=None)
 
 
 def edit() -> Response:
@@ -196,7 +196,7 @@ def rotate() -> Response:
             return _registered(api, secret, is_new=False)
     if refusal.is_refused:
         api = _api()
-    return pages.render(
+    return admin_page.render(
         "admin/ask.html",
         "apis",
         form=form,
@@ -215,4 +215,4 @@ def rotate() -> Response:
 
 def _registered(api: Api, secret: str, *, is_new: bool) -> Response:
     """Commit, and return the one page that shows a new secret."""
-    return pages.render("admin/api_secret.html", "apis", api=api, secret=secret, is_new=is_new)
+    return admin_page.render("admin/api_secret.html", "apis", api=api, secret=secret, is_new=is_new)

@@ -15,8 +15,9 @@ from sso.config import images
 from sso.config.client_fields import FIELDS
 from sso.config.fields import Kind
 from sso.endpoints import page
-from sso.endpoints.admin import access, pages, troubleshooting
+from sso.endpoints.admin import access, admin_page, troubleshooting
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import (
     ClientForm,
     LogoForm,
@@ -25,7 +26,6 @@ from sso.endpoints.admin.forms import (
     client_values,
     lines,
 )
-from sso.endpoints.admin.pages import Refusal
 from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
@@ -33,8 +33,8 @@ from sso.models import Client
 from sso.models.clients import api_entry
 from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
-from sso.presets.schema import Block, Note, Preset
-from sso.services import checks, clients, connections
+from sso.presets.preset_file import Block, Note, Preset
+from sso.services import checks, clients, preset_clients
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, grants
@@ -53,7 +53,7 @@ APPLICATION = Resource(
     section="applications",
     page="application",
     query=lambda client: {"id": client.client_id},
-    find=pages.application,
+    find=admin_page.application,
     name="client",
     variables=lambda client: {"name": client.name},
     actions={
@@ -89,12 +89,12 @@ APPLICATION = Resource(
 
 def applications() -> Response:
     """List all clients, newest first, or search names, IDs and URLs."""
-    text = pages.searched()
+    text = admin_page.searched()
     if text:
         rows, neighbours = stored_clients.having(text), {}
     else:
-        part = stored_clients.page_of(pages.cursor(stored_clients.NEWEST_FIRST))
-        rows, neighbours = list(part.rows), pages.neighbours(part)
+        part = stored_clients.page_of(admin_page.cursor(stored_clients.NEWEST_FIRST))
+        rows, neighbours = list(part.rows), admin_page.neighbours(part)
     return APPLICATION.render(
         "admin/applications.html",
         clients=rows[:_MOST_FOUND],
@@ -106,7 +106,7 @@ def applications() -> Response:
 
 def application() -> Response:
     """Show a client."""
-    client = pages.application()
+    client = admin_page.application()
     count, _ = grants.live_at(client.client_id, limit=1)
     fields = clients.described(client)
     return APPLICATION.render(
@@ -158,7 +158,7 @@ def _links(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
         identifier, names = api_entry(entry)
         if row := rows.get(identifier):
             text = row.name if names is None else f"{row.name}: {', '.join(names)}"
-            yield text, pages.url("api", id=row.api_id)
+            yield text, admin_page.url("api", id=row.api_id)
 
 
 def act() -> Response:
@@ -168,13 +168,13 @@ def act() -> Response:
 
 def rotate() -> Response:
     """Give a client a new secret, and show it."""
-    client, form = pages.application(), RotationForm()
+    client, form = admin_page.application(), RotationForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
             keep_old = timedelta(hours=int(form.hours.data))
             actor = access.staff().actor
             client, secret = clients.rotate_secret(actor, client.client_id, keep_old)
-            return pages.render(
+            return admin_page.render(
                 "admin/application_secret.html",
                 "applications",
                 client=client,
@@ -182,22 +182,22 @@ def rotate() -> Response:
                 issuer=context.settings().issuer,
             )
     if refusal.is_refused:
-        client = pages.application()
-    return pages.form_page(
+        client = admin_page.application()
+    return admin_page.form_page(
         "admin/application_rotate.html", "applications", form, refusal, client=client
     )
 
 
 def logo() -> Response:
     """Replace or remove the logo of a client."""
-    client, form = pages.application(), LogoForm()
+    client, form = admin_page.application(), LogoForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
             clients.change(access.staff().actor, client.client_id, {"logo": _image(form.image)})
             return APPLICATION.done("logo", client)
     if refusal.is_refused:
-        client = pages.application()
-    return pages.form_page(
+        client = admin_page.application()
+    return admin_page.form_page(
         "admin/application_logo.html",
         "applications",
         form,
@@ -220,7 +220,7 @@ _MISSING = Message("This field is required.")
 
 def new() -> Response:
     """Choose a known application, or register one by hand."""
-    return pages.render(
+    return admin_page.render(
         "admin/application_new.html",
         "applications",
         presets=[
@@ -237,7 +237,7 @@ def by_hand() -> Response:
         if form.validate_on_submit():
             client, secret = clients.register(access.staff().actor, form.read())
             return _registered(client, secret)
-    return pages.form_page(
+    return admin_page.form_page(
         "admin/application_edit.html",
         "applications",
         form,
@@ -274,30 +274,30 @@ def from_preset() -> Response:
                 "client_name": (form.client_name.data or "").strip(),
                 "groups": lines(form.groups.data),
             }
-            client, secret = connections.connect(
+            client, secret = preset_clients.connect(
                 access.staff().actor,
                 application,
                 context.settings().base_url,
                 {name: value for name, value in fields.items() if value},
             )
             return _registered(client, secret)
-    return pages.form_page(
+    return admin_page.form_page(
         "admin/application_preset.html", "applications", form, refusal, preset=preset
     )
 
 
 def setup() -> Response:
     """Show how to set up a client of a preset, without its secret."""
-    client = pages.application()
+    client = admin_page.application()
     if "preset" not in client.client_metadata:
         abort(404)
     notes: Sequence[Note] = ()
     blocks: Sequence[Block] = ()
     with Refusal() as refusal:
         installed = _installation_of(client)
-        blocks = _blocks(client, installed, connections.SECRET_PLACEHOLDER)
+        blocks = _blocks(client, installed, preset_clients.SECRET_PLACEHOLDER)
         notes = installed.preset.notes
-    return pages.render(
+    return admin_page.render(
         "admin/application_setup.html",
         "applications",
         client=client,
@@ -312,10 +312,10 @@ def _registered(client: Client, secret: str) -> Response:
     instructions: dict[str, Any] = {}
     if "preset" in client.client_metadata:
         installed = _installation_of(client)
-        blocks = _blocks(client, installed, secret or connections.SECRET_PLACEHOLDER)
-        other_clients = connections.same_place(client)
+        blocks = _blocks(client, installed, secret or preset_clients.SECRET_PLACEHOLDER)
+        other_clients = preset_clients.same_place(client)
         instructions = {"preset": installed.preset, "blocks": blocks, "others": other_clients}
-    return pages.render(
+    return admin_page.render(
         "admin/application_secret.html",
         "applications",
         client=client,
@@ -327,12 +327,12 @@ def _registered(client: Client, secret: str) -> Response:
 
 
 def _installation_of(client: Client) -> Installation:
-    installed = connections.installation_of(client)
+    installed = preset_clients.installation_of(client)
     return replace(installed, preset=templates.translated(installed.preset, preset_text))
 
 
 def _blocks(client: Client, installed: Installation, secret: str) -> list[Block]:
-    return connections.setup(client, installed, context.settings().base_url, secret=secret)
+    return preset_clients.setup(client, installed, context.settings().base_url, secret=secret)
 
 
 def _preset() -> Preset:

@@ -17,7 +17,7 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.audit import event_names, rows
 from sso.audit.events import Event
-from sso.endpoints.admin import access, pages
+from sso.endpoints.admin import access, admin_page
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.store import clients, users
@@ -119,16 +119,18 @@ _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "num
 
 def audit_trail() -> Response:
     """List security events, newest first."""
-    events = _NEWEST.page(_matching(), pages.cursor(_NEWEST))
-    filters = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
-    return pages.render(
+    events = _NEWEST.page(_matching(), admin_page.cursor(_NEWEST))
+    filters = {
+        name: admin_page.searched(name) for name in ("who", "client", "event", "since", "until")
+    }
+    return admin_page.render(
         "admin/audit.html",
         "audit",
         events=views(events.rows),
-        pages=pages.neighbours(events),
+        pages=admin_page.neighbours(events),
         given=filters,
         names=sorted((event_names.name(code), code) for code in Event),
-        exports={kind: pages.url("audit_export", kind=kind, **filters) for kind in _KINDS},
+        exports={kind: admin_page.url("audit_export", kind=kind, **filters) for kind in _KINDS},
     )
 
 
@@ -149,12 +151,12 @@ def export() -> Response:
 
 def _matching() -> Select[AuditEvent]:
     """Return the query of the filters in the URL. Deleted users are found by id."""
-    identifier, client = pages.searched("who"), pages.searched("client")
+    identifier, client = admin_page.searched("who"), admin_page.searched("client")
     until = _day("until")
     return rows.matching(
         user_id=_only(users.matching(identifier), "id", identifier) if identifier else None,
         client_id=_only(clients.matching(client), "client_id", client) if client else None,
-        names=[name] if (name := pages.searched("event")) else (),
+        names=[name] if (name := admin_page.searched("event")) else (),
         since=_day("since"),
         until=until + timedelta(days=1) if until else None,
     )
@@ -166,7 +168,7 @@ def _only(match: Any, field: str, text: str) -> str:
 
 def _day(name: str) -> datetime | None:
     try:
-        return datetime.strptime(pages.searched(name), "%Y-%m-%d").replace(tzinfo=UTC)
+        return datetime.strptime(admin_page.searched(name), "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         return None
 

@@ -33,7 +33,7 @@ from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
 from sso.models import Api, Client
-from sso.presets.schema import Preset
+from sso.presets.preset_file import Preset
 from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
 

@@ -7,10 +7,10 @@ from flask import abort
 from werkzeug.wrappers import Response
 
 from sso.audit import Actor
-from sso.endpoints.admin import access, pages
+from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import GroupForm, MemberForm
-from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS
 from sso.i18n import N_
 from sso.i18n.message import Message
@@ -24,7 +24,7 @@ _NOBODY = Message("There is no person with this email address.")
 
 
 def _group() -> Group:
-    return named_groups.find(pages.uuid()) or abort(404)
+    return named_groups.find(admin_page.uuid()) or abort(404)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ MEMBERSHIP = Resource(
     section="groups",
     page="group",
     query=lambda membership: {"id": str(membership.group.id)},
-    find=lambda: Membership(_group(), pages.person("user")),
+    find=lambda: Membership(_group(), admin_page.person("user")),
     title=lambda membership: membership.group.name,
     actions={
         "remove": Action(
@@ -96,12 +96,12 @@ def groups() -> Response:
         if form.validate_on_submit():
             group = group_editing.create(access.staff().actor, form.name.data or "")
             return GROUP.done("created", group)
-    order, text = named_groups.BY_NAME, pages.searched()
-    listed = order.page(named_groups.containing(text), pages.cursor(order))
+    order, text = named_groups.BY_NAME, admin_page.searched()
+    listed = order.page(named_groups.containing(text), admin_page.cursor(order))
     return GROUP.render(
         "admin/groups.html",
         groups=listed.rows,
-        pages=pages.neighbours(listed),
+        pages=admin_page.neighbours(listed),
         text=text,
         form=form,
         errors=refusal.errors,
@@ -123,12 +123,12 @@ def group() -> Response:
         if user and users.find(user.id) is None:  # deleted at this moment
             refusal.errors = [_NOBODY]
     order, in_group = users.in_group(group.name)
-    members = order.page(in_group, pages.cursor(order))
+    members = order.page(in_group, admin_page.cursor(order))
     return GROUP.render(
         "admin/group.html",
         group=group,
         members=members.rows,
-        pages=pages.neighbours(members),
+        pages=admin_page.neighbours(members),
         clients=[client for client in clients.every() if group.name in client.groups],
         apis=apis.requiring(group.name),
         form=form,

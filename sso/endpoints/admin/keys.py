@@ -7,10 +7,10 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import context
-from sso.endpoints.admin import access, pages
+from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ApiTokenForm
-from sso.endpoints.admin.pages import Refusal
 from sso.i18n import N_
 from sso.models import ApiToken, KeyState, SigningKey
 from sso.services import api_tokens, signing_keys
@@ -30,7 +30,7 @@ def _retirement(key: SigningKey) -> str:
 
 SIGNING_KEY = Resource(
     section="keys",
-    find=lambda: stored_keys.find_signing_key(pages.searched("kid")) or abort(404),
+    find=lambda: stored_keys.find_signing_key(admin_page.searched("kid")) or abort(404),
     actions={
         "retire": Action(
             label=N_("Retire the key"),
@@ -82,7 +82,7 @@ def retire() -> Response:
 
 API_TOKEN: Resource[ApiToken] = Resource(
     section="tokens",
-    find=lambda: stored_keys.find_api_token(pages.uuid()) or abort(404),
+    find=lambda: stored_keys.find_api_token(admin_page.uuid()) or abort(404),
     title=lambda token: token.name,
     actions={
         "revoke": Action(
@@ -101,12 +101,12 @@ TOKEN_STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("r
 def tokens() -> Response:
     """List all API tokens, newest first."""
     order = stored_keys.NEWEST_API_TOKENS
-    listed = order.page(stored_keys.selected_api_tokens(), pages.cursor(order))
+    listed = order.page(stored_keys.selected_api_tokens(), admin_page.cursor(order))
     return API_TOKEN.render(
         "admin/tokens.html",
         tokens=listed.rows,
         owners=users.emails(str(token.owner_id) for token in listed.rows if token.owner_id),
-        pages=pages.neighbours(listed),
+        pages=admin_page.neighbours(listed),
         states=TOKEN_STATES,
     )
 
@@ -122,14 +122,14 @@ def new_token() -> Response:
                 form.scopes.data or (),
                 timedelta(days=int(form.days.data)),
             )
-            return pages.render(
+            return admin_page.render(
                 "admin/token_secret.html",
                 "tokens",
                 token=token,
                 secret=secret,
                 base_url=context.settings().base_url,
             )
-    return pages.form_page("admin/token_new.html", "tokens", form, refusal)
+    return admin_page.form_page("admin/token_new.html", "tokens", form, refusal)
 
 
 def revoke_token() -> Response:

@@ -17,11 +17,11 @@ from werkzeug.wrappers import Response
 from sso import clock, context
 from sso.audit import rows
 from sso.audit.events import Event
-from sso.checkup import installation, others, public_url, sign_in
+from sso.checkup import components, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.settings import read_settings
 from sso.database import schema
-from sso.endpoints.admin import access, pages
+from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -94,29 +94,29 @@ _HOUR = timedelta(hours=1)
 _FOREVER = timedelta(days=366)
 _OWN_ANSWER = 3  # seconds
 _NOW = {
-    "schema": installation.schema,
-    "keys": installation.signing_key_life,
-    "worker": installation.worker,
-    "webhooks": installation.webhooks,
+    "schema": components.schema,
+    "keys": components.signing_key_life,
+    "worker": components.worker,
+    "webhooks": components.webhooks,
 }
 _MOST_APPS = 2000  # authenticator apps; `doctor` checks all
 _EACH_MINUTE: Mapping[str, Callable[[], Findings]] = {
-    "database": installation.database,
-    "pooler": installation.pooler,
-    "file modes": lambda: installation.file_modes(os.environ, read_settings(os.environ)),
-    "mail": installation.no_mail_server,
-    "secret key": partial(installation.secret_key, _MOST_APPS),
-    "templates": installation.templates,
+    "database": components.database,
+    "pooler": components.pooler,
+    "file modes": lambda: components.file_modes(os.environ, read_settings(os.environ)),
+    "mail": components.no_mail_server,
+    "secret key": partial(components.secret_key, _MOST_APPS),
+    "templates": components.templates,
 }
 _EACH_HOUR = {"tls": public_url.tls}
 _ELSEWHERE = {
-    "redis": installation.rate_limits,
-    "mail": installation.mail,
+    "redis": components.rate_limits,
+    "mail": components.mail,
     others.DIRECTORIES: others.directories,
     others.PROVIDERS: others.providers,
     "tls": public_url.tls,
     "discovery": public_url.metadata,
-    "imported passwords": installation.imported_passwords,
+    "imported passwords": components.imported_passwords,
     "slow bodies": public_url.slow_bodies,
 }
 STATUSES = {
@@ -164,12 +164,12 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
 def overview() -> Response:
     """Show the overview of administration. The helpdesk has its own."""
     if not access.staff().is_admin:
-        return pages.render("admin/helpdesk.html", "overview")
+        return admin_page.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
     findings += _cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
     active = (key for key in keys.every_signing_key() if key.state == KeyState.ACTIVE)
-    return pages.render(
+    return admin_page.render(
         "admin/overview.html",
         "overview",
         people=_cached("people", _MINUTE, users.count),
@@ -198,7 +198,7 @@ def checks() -> Response:
         db.session.rollback()  # no transaction waits for other servers
         with concurrency.slot_released():
             findings += _run(_ELSEWHERE)
-    return pages.render(
+    return admin_page.render(
         "admin/checks.html",
         "overview",
         findings=list(dict.fromkeys(findings)),

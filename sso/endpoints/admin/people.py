@@ -13,10 +13,10 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor, rows
 from sso.crypto import passwords
-from sso.endpoints.admin import access, audit_trail, pages
+from sso.endpoints.admin import access, admin_page, audit_trail
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import InviteForm, PersonForm, lines
-from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
@@ -150,7 +150,7 @@ def _name(user: User) -> str:
 
 
 def _linked_account() -> LinkedAccount:
-    user, identity_id = pages.person(), pages.uuid("identity")
+    user, identity_id = admin_page.person(), admin_page.uuid("identity")
     linked = {identity.id: identity for identity in identities.of_user(user.id)}
     return LinkedAccount(user, linked.get(identity_id) or abort(404))
 
@@ -188,7 +188,7 @@ PERSON = Resource(
     section="people",
     page="person",
     query=lambda user: {"id": str(user.id)},
-    find=pages.person,
+    find=admin_page.person,
     name="person",
     title=lambda user: user.name,
     variables=lambda user: {"name": _name(user)},
@@ -226,18 +226,22 @@ _NEWEST = 10
 
 def people() -> Response:
     """List all users, or search them."""
-    text, group, anywhere = pages.searched(), pages.searched("group"), "anywhere" in request.args
+    text, group, anywhere = (
+        admin_page.searched(),
+        admin_page.searched("group"),
+        "anywhere" in request.args,
+    )
     state = request.args.get("state", "")
     if user := _by_id(text):
-        return redirect(pages.url("person", id=str(user.id)), 303)
+        return redirect(admin_page.url("person", id=str(user.id)), 303)
     of_state = STATES[state][1]() if state in STATES else None
     return PERSON.render(
         "admin/people.html",
         lists=[
-            (title, part.rows, pages.neighbours(part, name, other))
+            (title, part.rows, admin_page.neighbours(part, name, other))
             for title, order, statement, name, other in _lists(text, group, of_state, anywhere)
             if other not in request.args or name in request.args
-            for part in [order.page(statement, pages.cursor(order, name))]
+            for part in [order.page(statement, admin_page.cursor(order, name))]
         ],
         text=text,
         group=group,
@@ -295,7 +299,7 @@ def state_of(user: User) -> list[str]:
 
 def person() -> Response:
     """Show a user: profile, factors, sessions, applications, events and actions."""
-    user = pages.person()
+    user = admin_page.person()
     user_factors = factors.of_user(user.id)
     return PERSON.render(
         "admin/person.html",
@@ -334,7 +338,7 @@ def invite() -> Response:
                 groups=lines(form.groups.data) if staff.is_admin else [],
             )
             return PERSON.done("invited" if is_sent else "not-invited", user)
-    return pages.form_page("admin/invite.html", "people", form, refusal)
+    return admin_page.form_page("admin/invite.html", "people", form, refusal)
 
 
 def edit() -> Response:

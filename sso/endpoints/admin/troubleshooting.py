@@ -7,7 +7,7 @@ from uuid import UUID
 from flask import abort, request
 from werkzeug.wrappers import Response
 
-from sso.endpoints.admin import pages
+from sso.endpoints.admin import admin_page
 from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
@@ -49,7 +49,7 @@ def newest(client_id: str | None, limit: int) -> list[Explained]:
 
 def refused() -> Response:
     """List the latest refusals, or those with an error ID, which may be mistyped."""
-    text, client_id = pages.searched(), request.args.get("client")
+    text, client_id = admin_page.searched(), request.args.get("client")
     client = clients.find(client_id) if client_id else None
     if client_id and client is None:
         abort(404)
@@ -57,7 +57,7 @@ def refused() -> Response:
         explained = [explain(refusal) for refusal in explaining.find_refusals(text)]
     else:
         explained = newest(client and client.client_id, _SHOWN)
-    return pages.render(
+    return admin_page.render(
         "admin/refusals.html",
         "refusals",
         found=explained,
@@ -69,8 +69,8 @@ def refused() -> Response:
 
 def preview() -> Response:
     """Show the claims that an application would receive about a user. Nothing is stored."""
-    client, identifier = pages.application(), pages.searched("who")
-    scope, resource = pages.searched("scope") or None, pages.searched("resource") or None
+    client, identifier = admin_page.application(), admin_page.searched("who")
+    scope, resource = admin_page.searched("scope") or None, admin_page.searched("resource") or None
     user, result = _person(identifier), None
     if user:
         result = previews.make(client.client_id, user, scope, resource=resource)
@@ -78,7 +78,7 @@ def preview() -> Response:
     for claim in result.missing if result else ():
         of_scope = claim.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
         missing.setdefault((claim.reason, claim.scope if of_scope else ""), []).append(claim)
-    return pages.render(
+    return admin_page.render(
         "admin/application_preview.html",
         "applications",
         client=client,

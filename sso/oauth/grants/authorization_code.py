@@ -22,8 +22,8 @@ from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.flow.refusals import Cause, KeyFault, PkceFault, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.authorization import AuthorizationEndpoint
-from sso.oauth.request import ProtocolRequest
 from sso.store import grants, redemption
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant

@@ -14,7 +14,7 @@ from sso.flow import resources, token_claims
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Api
 from sso.oauth import client_authentication, dpop, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import clients, service_tokens
 from sso.store.clients import RegisteredClient

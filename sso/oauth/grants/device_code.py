@@ -20,8 +20,8 @@ from sso.config.client_fields import REFRESH_TOKEN
 from sso.crypto import secrets
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.grants.authorization_code import BENIGN_REUSE
-from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import devices, grants
 from sso.store.clients import RegisteredClient

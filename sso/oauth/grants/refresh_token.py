@@ -19,7 +19,7 @@ from sso.crypto import secrets
 from sso.flow import narrowing, resources, scopes
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.store import grants, redemption
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient

@@ -20,7 +20,7 @@ from sso.flow import exchange, resources, scopes, token_claims
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.i18n.message import Message
 from sso.oauth import client_authentication, dpop, present_rights, tokens
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import apis, clients, exchanges
 from sso.store import tokens as stored_tokens

@@ -13,7 +13,7 @@ from sso.models import Client
 from sso.presets import installation as installations
 from sso.presets import loader
 from sso.presets.installation import Credentials, Installation
-from sso.presets.schema import Block, Preset, PresetError
+from sso.presets.preset_file import Block, Preset, PresetError
 from sso.process.program import COMMAND
 from sso.services import clients
 from sso.store import clients as stored_clients

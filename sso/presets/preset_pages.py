@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sso.config.client_fields import FIELDS
 from sso.presets import installation, loader
 from sso.presets.installation import Credentials
-from sso.presets.schema import Preset
+from sso.presets.preset_file import Preset
 
 BASE_URL = "https://login.example.com/api/auth"
 

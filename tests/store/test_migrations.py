@@ -17,15 +17,14 @@ from sso.crypto.keys import ALGORITHMS
 from sso.database import dialects, schema
 from sso.extensions import Base, db
 from sso.models import ClientOrigin, KeyState, SigningKey, User
-from sso.store import keys
-from sso.store import schema as stored_schema
+from sso.store import keys, migrations
 from tests.support.factories import make_client
 from tests.support.processes import ROOT, SECRET_KEY
 
 
 def test_the_migrations_make_the_tables(app: Flask) -> None:
     with app.app_context():
-        stored_schema.check()
+        migrations.check()
         of_sqlite = set() if dialects.is_postgresql() else {"memberships"}
         assert set(inspect(db.engine).get_table_names()) == {
             *Base.metadata.tables,
@@ -37,10 +36,10 @@ def test_the_migrations_make_the_tables(app: Flask) -> None:
 def test_down_and_up_again(own_tables: Flask) -> None:
     app = own_tables
     with app.app_context():
-        stored_schema.downgrade(revision="base")
+        migrations.downgrade(revision="base")
         assert inspect(db.engine).get_table_names() == ["alembic_version"]
-        stored_schema.upgrade()
-        stored_schema.check()
+        migrations.upgrade()
+        migrations.check()
 
 
 def test_origins_are_found_after_the_upgrade(own_tables: Flask) -> None:
@@ -48,8 +47,8 @@ def test_origins_are_found_after_the_upgrade(own_tables: Flask) -> None:
     uris = ["https://a.example:8443/x", "http://[::1]:7/x", "https://a.example:8443/y", "b.c:/x"]
     spa, _ = make_client(app, redirect_uris=uris, public=True), make_client(app)
     with app.app_context():
-        stored_schema.downgrade(revision="0012")
-        stored_schema.upgrade()
+        migrations.downgrade(revision="0012")
+        migrations.upgrade()
         found = {(row.client_id, row.origin) for row in db.session.scalars(select(ClientOrigin))}
     origins = ("https://a.example:8443", "http://[::1]")
     assert found == {(spa.client_id, origin) for origin in origins}
@@ -70,7 +69,7 @@ def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
     ended = [(process.communicate(timeout=60)[1], process.returncode) for process in started]
     assert [code for _, code in ended] == [0, 0, 0], ended
     with empty_app.app_context():
-        stored_schema.check()
+        migrations.check()
         assert len(keys.every_signing_key()) == 2 * len(ALGORITHMS)
 
 
@@ -126,6 +125,6 @@ def test_a_server_loads_only_what_it_uses() -> None:
 def test_the_file_is_nobody_elses(tmp_path: Path) -> None:
     app = create_app({"SSO_SECRET_KEY": SECRET_KEY}, tmp_path)
     with app.app_context():
-        stored_schema.upgrade()
+        migrations.upgrade()
         db.engine.dispose()
     assert stat.S_IMODE((tmp_path / "sso.db").stat().st_mode) == 0o600
