@@ -190,7 +190,7 @@ _TABLE = (
     ),
     Field(
         "exchange_from", Kind.APIS,
-        "The APIs whose access tokens it may exchange.",
+        "The APIs whose access tokens it may exchange.", default=[],
         option=Option("exchange-from", "An API whose access tokens it may exchange.",
                       metavar="URI"),
         form=Input(N_("APIs as which it acts, one on each line"),

@@ -165,9 +165,9 @@ def stop(connection, cursor, statement, *_):
         os._exit(9)  # as kill -9 or a power cut, after the tables were changed
 
 from sso.wsgi import app
-from sso.store import schema as migrating
+from sso.store import migrations
 with app.app_context():
-    migrating.upgrade()
+    migrations.upgrade()
 """
 
 
