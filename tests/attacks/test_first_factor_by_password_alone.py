@@ -17,7 +17,16 @@ from sso.endpoints import browser_session
 from sso.extensions import db
 from sso.mfa import policy
 from sso.mfa.policy import Proof
-from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
+from sso.models import (
+    BrowserSession,
+    Identity,
+    Mail,
+    MailToken,
+    Passkey,
+    TotpSecret,
+    UpstreamSession,
+    User,
+)
 from sso.services import accounts, credentials, mail_links, second_factors
 from sso.store import users
 from tests.attacks.conftest import Watch, reset_link
@@ -667,6 +676,26 @@ def test_the_link_helps_no_other_way_to_sign_in(app: Flask, user: User, proof: P
         browser_session.remember_link(owner)
         assert "link_used" in flask.session
         session = browser_session.begin(owner, proof)
+        assert session.enrolment_allowed_at is None
+        db.session.commit()
+    assert allowed(app) == 0
+
+
+def test_the_link_helps_no_sign_in_at_a_provider(app: Flask, user: User) -> None:
+    """Also if the provider says that a password was typed there: it is another one."""
+    with app.test_request_context(f"{BASE}/sign-in"):
+        owner = users.find(user.id)
+        assert owner is not None
+        identity = Identity(
+            user_id=owner.id, provider="corp", issuer="https://corp.example", subject="dana"
+        )
+        db.session.add(identity)
+        db.session.flush()
+        upstream = UpstreamSession(identity_id=identity.id, amr="pwd")
+        db.session.add(upstream)
+        browser_session.remember_link(owner)
+        proof = policy.of_upstream("pwd", False)
+        session = browser_session.begin(owner, proof, upstream=upstream)
         assert session.enrolment_allowed_at is None
         db.session.commit()
     assert allowed(app) == 0
