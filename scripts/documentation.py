@@ -32,7 +32,8 @@ from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
-from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.flow.profile_claims import CLAIMS
+from sso.flow.scopes import SCOPES
 from sso.metrics.exporter import Counters
 from sso.metrics.gauges import GAUGES
 from sso.presets import preset_pages
@@ -186,7 +187,7 @@ def scopes() -> str:
 
 
 def operator_claims() -> str:
-    return ", ".join(code(claim) for claim in sorted(OPERATOR_CLAIMS))
+    return ", ".join(code(claim) for claim in sorted(CLAIMS))
 
 
 def limited_events() -> str:

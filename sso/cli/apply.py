@@ -37,8 +37,10 @@ from sso.cli.commands import (
 from sso.cli.commands import resolve as resolved
 from sso.cli.declared_apis import DeclaredApis, secret_of
 from sso.cli.output import ProgressReport, change_lines, print_json, print_line, progress_bar
+from sso.config import user_fields
 from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS, IN_API, SETTABLE
+from sso.config.fields import Field, Kind, type_errors
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
@@ -59,24 +61,20 @@ HEADER = f"""\
 # may also be a path, relative to this file.
 
 """
-_CLIENT: Mapping[str, type] = {
-    "client_id": str,
-    **{field.name: field.json_type for field in IN_API},
-    "secret": str,
-    "public": bool,
-    **{field.name: field.json_type for field in SETTABLE if field not in IN_API},
-}
-_USER: Mapping[str, type] = {
-    "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
-    "disabled": bool, "initial_password": str, "password_hash": str,
-}  # fmt: skip
-KINDS = {
-    "apis": (declared_apis.TYPES, "identifier"),
-    "clients": (_CLIENT, "client_id"),
-    "users": (_USER, "email"),
+_CLIENT = (
+    Field("client_id", Kind.TEXT, "The client identifier."),
+    *IN_API,
+    declared_apis.SECRET,
+    Field("public", Kind.SWITCH, "Whether the client has no secret."),
+    *(field for field in SETTABLE if field not in IN_API),
+)
+# The fields of each kind of entry, and the one by which an entry is found in the database.
+KINDS: Mapping[str, tuple[Mapping[str, Field], str]] = {
+    "apis": (declared_apis.DECLARED, "identifier"),
+    "clients": ({field.name: field for field in _CLIENT}, "client_id"),
+    "users": (user_fields.FIELDS, "email"),
 }
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
-_WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list", dict: "a table"}
 
 Entry = dict[str, Any]
 file_type = click.Path(path_type=Path, dir_okay=False)
@@ -144,10 +142,7 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
     if errors:
         raise Invalid(errors)
     for entry in content.get("apis", []):
-        try:
-            declared_apis.tidy(entry)
-        except Invalid as error:
-            errors += [f"apis {entry['identifier']}: {reason}" for reason in error.errors]
+        declared_apis.tidy(entry)
     for entry in content.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
@@ -167,13 +162,13 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
 def _errors_of_kind(kind: str, entries: Any) -> list[str]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         return [f"{kind} are not a list of tables"]
-    types, key = KINDS[kind]
+    table, key = KINDS[kind]
     errors = []
     names: set[str] = set()
     for number, entry in enumerate(entries, 1):
         name = _name_of(kind, entry)
         label = f"{kind} {name or number}"
-        errors += [f"{label}: {error}" for error in _errors_of_entry(entry, types)]
+        errors += [f"{label}: {error}" for error in _errors_of_entry(entry, table)]
         if not name:
             errors.append(f"{label}: {key} is missing")
         elif name in names:
@@ -190,14 +185,11 @@ def _name_of(kind: str, entry: Entry) -> str:
     return name.lower() if kind == "users" else name
 
 
-def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
-    for name, value in entry.items():
-        if name not in types:
-            yield f"{name!r} is unknown; known: {', '.join(types)}"
-        elif not isinstance(value, types[name]):
-            yield f"{name} is not {_WORDS[types[name]]}"
-        elif isinstance(value, list) and not all(isinstance(item, str) for item in value):
-            yield f"{name} is no list of texts"
+def _errors_of_entry(entry: Entry, table: Mapping[str, Field]) -> Iterable[str]:
+    for name in entry:
+        if name not in table:
+            yield f"{name!r} is unknown; known: {', '.join(table)}"
+    yield from type_errors(table, {name: entry[name] for name in entry if name in table})
     if "initial_password" in entry and "password_hash" in entry:
         yield "give initial_password or password_hash, not both"
     client_id, user_id = entry.get("client_id"), entry.get("id")

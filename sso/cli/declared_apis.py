@@ -10,19 +10,18 @@ from typing import Any
 from sso.audit import Actor
 from sso.cli.commands import resolve
 from sso.config.api_fields import FIELDS
+from sso.config.fields import Field, Kind
 from sso.errors import OperatorError
 from sso.flow import resources
 from sso.models import Api
 from sso.models.clients import api_entry
-from sso.services import api_values, apis
+from sso.services import apis
 from sso.services.checks import Invalid
 from sso.store import apis as stored_apis
 
 Entry = dict[str, Any]
-TYPES: Mapping[str, type] = {
-    **{name: entry.json_type for name, entry in FIELDS.items()},
-    "secret": str,
-}
+SECRET = Field("secret", Kind.TEXT, "A reference to the secret.")
+DECLARED: Mapping[str, Field] = {**FIELDS, SECRET.name: SECRET}
 MIN_SECRET = 32
 
 
@@ -59,15 +58,9 @@ def key_of(entry: Entry) -> str:
 
 
 def tidy(entry: Entry) -> None:
-    """Write the identifier as it is compared; the number 0 removes a value.
-
-    Raises `Invalid` for a value that is no text within a table.
-    """
-    fields = {name: value for name, value in entry.items() if name in FIELDS}
-    if errors := api_values.type_errors(fields):
-        raise Invalid(errors)
+    """Write the identifier as it is compared; the number 0 removes a value."""
     entry["identifier"] = key_of(entry)
-    for name in fields:
+    for name in entry.keys() & FIELDS.keys():
         if FIELDS[name].is_removable:
             entry[name] = entry[name] or None
 

@@ -32,11 +32,11 @@ from sso.cli.output import (
 )
 from sso.cli.people import brief, done, find_user, group, show_user, user_argument, whole
 from sso.extensions import db
+from sso.flow.profile_claims import CLAIMS, Format
 from sso.models import BrowserSession, Passkey, TotpSecret
 from sso.process.program import COMMAND
 from sso.services import accounts, authentication, credentials, identities
 from sso.services import groups as memberships
-from sso.services.checks import ADDRESS, PHONE_VERIFIED
 from sso.store import factors, keys, sessions
 from sso.store import identities as stored_identities
 from sso.store.factors import Factors
@@ -184,12 +184,13 @@ def _parsed(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _typed(name: str, value: str) -> Any:
-    if name == ADDRESS:
+    kind = CLAIMS[name].format if name in CLAIMS else None
+    if kind is Format.ADDRESS:
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
             return value  # `checks` says that it is no JSON object
-    if name == PHONE_VERIFIED:
+    if kind is Format.SWITCH:
         return {"true": True, "false": False}.get(value, value)
     return value
 

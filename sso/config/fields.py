@@ -161,3 +161,36 @@ class Field:
     def value_term(self, value: str) -> Message:
         """Return a value in a message: its title for people, the option for commands."""
         return Message(self.titles[value], for_commands=f"{self.flag} {value}")
+
+
+_TYPE_NAMES: Mapping[type, str] = {
+    str: "a text", int: "a number", bool: "true or false", list: "a list of texts",
+    dict: "an object",
+}  # fmt: skip
+
+
+def type_errors(table: Mapping[str, Field], values: Mapping[str, Any]) -> list[str]:
+    """Return an error for each value of JSON or TOML whose type is not that of its field."""
+    return [error for name, value in values.items() if (error := _type_error(table[name], value))]
+
+
+def _type_error(field: Field, value: Any) -> str | None:
+    match field.kind:
+        case Kind.TEXTS:
+            name = None if _is_texts(value) else "an object of texts"
+        case Kind.TRANSLATIONS:
+            is_object = isinstance(value, dict) and all(map(_is_texts, value.values()))
+            name = None if is_object else "an object of texts by language"
+        case _:
+            name = None if _has_type(value, field.json_type) else _TYPE_NAMES[field.json_type]
+    return f"{field.name} is not {name}" if name else None
+
+
+def _has_type(value: Any, kind: type) -> bool:
+    if kind is list:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())

@@ -24,9 +24,8 @@ from sso.endpoints import browser_session, page, upstream
 from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm, DeleteAccountForm
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
-from sso.flow import scopes
+from sso.flow import profile_claims, scopes
 from sso.flow.resources import api_of, identifiers_in, is_of_api
-from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
@@ -82,7 +81,7 @@ def _page(
         "account.html",
         user=user,
         claims=[
-            (gettext(CLAIM_NAMES.get(name, name)), value)
+            (gettext(profile_claims.title_of(name)), value)
             for name, value in claims.items()
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 from uuid import UUID
 
+from sso.flow import profile_claims
 from sso.i18n import N_
 
 
@@ -46,32 +47,22 @@ SCOPES = {
         Scope("openid", ("sub", "id"), N_("Confirmation that it is you")),
         Scope(
             "profile",
-            (
-                "name", "given_name", "family_name", "middle_name", "nickname",
-                "preferred_username", "profile", "picture", "website", "gender", "birthdate",
-                "zoneinfo", "locale", "updated_at",
-            ),
+            ("name", *profile_claims.of_scope("profile"), "updated_at"),
             N_("Your name and profile"),
         ),
         Scope("email", ("email", "email_verified", "emailVerified"), N_("Your email address")),
-        Scope("address", ("address",), N_("Your postal address")),
-        Scope("phone", ("phone_number", "phone_number_verified"), N_("Your phone number")),
+        Scope("address", profile_claims.of_scope("address"), N_("Your postal address")),
+        Scope("phone", profile_claims.of_scope("phone"), N_("Your phone number")),
         Scope("groups", ("groups",), N_("The groups that you belong to")),
         Scope("offline_access", (), N_("Access that continues after you sign out")),
     )
-}  # fmt: skip
+}
 
 DEFAULT_SCOPE = "openid profile email"
 # Userinfo asks for one of these.
 USERINFO_SCOPES = ("openid", "profile", "email")
 
-# Set by the operator with --claim; the other claims are computed from columns.
-OPERATOR_CLAIMS = frozenset(
-    claim
-    for scope in ("profile", "address", "phone")
-    for claim in SCOPES[scope].claims
-) - {"name", "updated_at"}  # fmt: skip
-
+# `profile_claims` has the claims that operators set; the others are computed from columns.
 _COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
     "sub": lambda user: str(user.id),
     "id": lambda user: str(user.id),
@@ -90,26 +81,6 @@ OWN_CLAIMS = frozenset({"id", "emailVerified"})
 NEEDED = frozenset({"openid"})
 
 ALL_CLAIMS = tuple(dict.fromkeys(claim for scope in SCOPES.values() for claim in scope.claims))
-
-
-# The names of standard claims, for the pages (OIDC Core §5.1).
-CLAIM_NAMES = {
-    "given_name": N_("Given name"),
-    "family_name": N_("Family name"),
-    "middle_name": N_("Middle name"),
-    "nickname": N_("Nickname"),
-    "preferred_username": N_("User name"),
-    "profile": N_("Profile page"),
-    "picture": N_("Picture"),
-    "website": N_("Website"),
-    "gender": N_("Gender"),
-    "birthdate": N_("Birthdate"),
-    "zoneinfo": N_("Time zone"),
-    "locale": N_("Language"),
-    "address": N_("Address"),
-    "phone_number": N_("Telephone number"),
-    "phone_number_verified": N_("Telephone number verified"),
-}
 
 
 @lru_cache(maxsize=256)

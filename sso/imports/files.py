@@ -11,8 +11,10 @@ from typing import Any, BinaryIO, TextIO
 
 import ijson
 
+from sso.config.user_fields import FIELDS
 from sso.crypto import foreign_hashes
-from sso.imports.person import TEXT_CLAIMS, FileProblem, Person, text
+from sso.flow.profile_claims import CLAIMS, TEXT_CLAIMS, Format
+from sso.imports.person import FileProblem, Person, text
 
 Place = tuple[str | None, ...]  # the keys that lead to an entry; `ITEM` in a list
 Advance = Callable[[int], None]  # called with the number of bytes that were read
@@ -145,8 +147,9 @@ class Scratch:
 
 
 LONGEST_LINE, LONGEST_ROW = 100_000, 500_000  # characters
-_OWN = ("email", "name", "id", "email_verified", "disabled", "groups", "password_hash")
-_KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), "phone_number_verified")
+_OWN = tuple(name for name in FIELDS if name not in ("claims", "initial_password"))
+_SWITCHES = tuple(name for name, claim in CLAIMS.items() if claim.format is Format.SWITCH)
+_KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), *_SWITCHES)
 _FLAGS = {"": False, "0": False, "1": True} | {
     word: word in "true yes t" for word in ("true", "yes", "t", "false", "no", "f")
 }
@@ -218,7 +221,7 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
         return person
     values = {name: value.strip() for name, value in zip(columns, row, strict=True)}
     flags = {}
-    for name in ("email_verified", "disabled", "phone_number_verified"):
+    for name in ("email_verified", "disabled", *_SWITCHES):
         flags[name] = _FLAGS.get(values.get(name, "").lower())
         if flags[name] is None:
             person.refused = f"{name} is neither true nor false"
@@ -226,8 +229,7 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
     person.source_id = text(values.get("id"))
     person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
     person.take_claims(values)
-    if values.get("phone_number_verified"):
-        person.claims["phone_number_verified"] = flags["phone_number_verified"]
+    person.claims |= {name: flags[name] for name in _SWITCHES if values.get(name)}
     person.groups = [name.strip() for name in values.get("groups", "").split(",") if name.strip()]
     person.take_names(values.get("name"), email=values["email"], username="")
     person.take_password(lambda: foreign_hashes.from_text(values.get("password_hash", "")))

@@ -7,11 +7,9 @@ from uuid import UUID
 
 from sso.crypto.foreign_hashes import Refused
 from sso.errors import OperatorError
-from sso.flow.scopes import OPERATOR_CLAIMS
+from sso.flow.profile_claims import TEXT_CLAIMS
 
 NO_EMAIL = "there is no email address"
-# Imported as texts.
-TEXT_CLAIMS = OPERATOR_CLAIMS - {"address", "phone_number_verified"}
 APPS, KEYS, CODES = "authenticator apps", "passkeys and security keys", "recovery codes"
 IDENTITIES = "links to other identity providers"
 SHOWN = 100  # characters of an email address in a report
@@ -53,9 +51,7 @@ class Person:
 
     def take_claims(self, entry: dict[str, Any]) -> None:
         """Copy the values that have names of claims."""
-        self.claims |= {
-            name: value for name in TEXT_CLAIMS & entry.keys() if (value := text(entry[name]))
-        }
+        self.claims |= {name: value for name in TEXT_CLAIMS if (value := text(entry.get(name)))}
 
     def take_names(self, *names: Any, email: Any, username: Any) -> None:
         """Set the first name that is not empty; the user name may be the email address."""

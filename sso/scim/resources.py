@@ -41,6 +41,7 @@ from scim2_models import User as StandardUser
 from scim2_models.resources.resource import AnyExtension
 
 from sso.audit import Actor
+from sso.flow.profile_claims import CLAIMS
 from sso.models import Group as StoredGroup
 from sso.models import User as StoredUser
 from sso.process.program import COMMAND
@@ -179,21 +180,17 @@ UserResource: Any = User[EnterpriseUser]
 
 
 _CORE = str(UserResource.__schema__)
-# The claims of attributes (OIDC Core §5.1).
-_NAME_CLAIMS = {"givenName": "given_name", "familyName": "family_name", "middleName": "middle_name"}
-_CLAIMS = {
-    "nickName": "nickname",
-    "profileUrl": "profile",
-    "locale": "locale",
-    "timezone": "zoneinfo",
-}
+# The claims of attributes; those of `name` are apart.
+_PATHS = {claim.scim: claim.name for claim in CLAIMS.values() if claim.scim}
+_NAME_CLAIMS = {path[5:]: name for path, name in _PATHS.items() if path.startswith("name.")}
+_CLAIMS = {path: name for path, name in _PATHS.items() if "." not in path}
 # Stored unchanged; nothing here depends on them.
 _KEPT = (
     *("displayName", "name", "title", "userType", "preferredLanguage"),
     *("addresses", "phoneNumbers", "emails"),
 )
 # Values of directories that are not valid claims are stored, but not sent to applications.
-_LOOSE = ("locale", "timezone")
+_LOOSE = tuple(claim.scim for claim in CLAIMS.values() if claim.is_loose)
 MOST_KEPT = 32 * 1024  # characters of JSON
 MOST_VALUES = 20  # of an attribute such as emails
 _LONGEST_ID = 255

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sso.config.api_fields import FIELDS
-from sso.config.fields import Kind
+from sso.config.fields import Kind, type_errors
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 
@@ -69,12 +69,6 @@ def parsed_entries(name: str, entries: Collection[str]) -> dict[str, Any]:
     return values
 
 
-_TYPE_NAMES = {
-    str: "a text", int: "a number", bool: "true or false", list: "a list of texts",
-    dict: "an object",
-}  # fmt: skip
-
-
 def parsed(body: Any) -> dict[str, Any]:
     """Return the fields of a body after a check of their types. Raises `Invalid`.
 
@@ -83,39 +77,9 @@ def parsed(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Invalid(["the body is no JSON object"])
     fields = {name: body[name] for name in FIELDS if body.get(name) is not None}
-    if errors := type_errors(fields):
+    if errors := type_errors(FIELDS, fields):
         raise Invalid(errors)
     return fields
-
-
-def type_errors(fields: Mapping[str, Any]) -> list[str]:
-    """Return an error for each field that has the wrong type in JSON or TOML."""
-    return [error for name, value in fields.items() if (error := _type_error(name, value))]
-
-
-def _type_error(name: str, value: Any) -> str | None:
-    field = FIELDS[name]
-    match field.kind:
-        case Kind.TEXTS if not _is_texts(value):
-            return f"{name} is not an object of texts"
-        case Kind.TRANSLATIONS if not (
-            isinstance(value, dict) and all(_is_texts(texts) for texts in value.values())
-        ):
-            return f"{name} is not an object of texts by language"
-        case Kind.NAMES if not (
-            isinstance(value, list) and all(isinstance(item, str) for item in value)
-        ):
-            return f"{name} is not {_TYPE_NAMES[list]}"
-    # True is a number to Python.
-    if not isinstance(value, field.json_type) or (
-        field.json_type is int and isinstance(value, bool)
-    ):
-        return f"{name} is not {_TYPE_NAMES[field.json_type]}"
-    return None
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def replacing(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
-from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.flow.profile_claims import CLAIMS, Format
+from sso.flow.scopes import SCOPES
 from sso.i18n import times
 from sso.i18n.message import Message, code_of
 
@@ -212,7 +213,6 @@ def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
         yield profile_requires(Message("a key for PS256, ES256 or EdDSA"))
 
 
-ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 NAME = Message("the name")
 MAX_CLAIM = 2000
 _FARTHEST_EAST = timedelta(hours=14)  # of the time zone where each day begins first
@@ -444,15 +444,16 @@ def _preset_error(preset: Any) -> Message | None:
 
 
 def _claim_error(name: str, value: Any) -> Message | None:
-    if name not in OPERATOR_CLAIMS:
+    if name not in CLAIMS:
         return Message(
             "the claim %(name)s is not one that can be set; known: %(known)s",
             name=repr(name),
-            known=", ".join(sorted(OPERATOR_CLAIMS)),
+            known=", ".join(sorted(CLAIMS)),
         )
     if value is None:
         return None
-    if name == ADDRESS:
+    kind = CLAIMS[name].format
+    if kind is Format.ADDRESS:
         if isinstance(value, dict) and value and all(_is_text(part) for part in value.values()):
             return None
         return Message(
@@ -460,7 +461,7 @@ def _claim_error(name: str, value: Any) -> Message | None:
             name=repr(name),
             example='{"locality": "Delft"}',
         )
-    if name == PHONE_VERIFIED:
+    if kind is Format.SWITCH:
         if isinstance(value, bool):
             return None
         return Message("the claim %(name)s is neither true nor false", name=repr(name))
@@ -470,7 +471,7 @@ def _claim_error(name: str, value: Any) -> Message | None:
             name=repr(name),
             most=MAX_CLAIM,
         )
-    if (error_of := _CLAIM_FORMATS.get(name)) and (error := error_of(value)):
+    if (error_of := _CLAIM_FORMATS.get(kind)) and (error := error_of(value)):
         return Message("the claim %(name)s is refused: %(reason)s", name=repr(name), reason=error)
     return None
 
@@ -509,11 +510,11 @@ def _locale_error(text: str) -> Message | None:
     return None if _LOCALE.fullmatch(text) else Message("it is no language such as de or pt-BR")
 
 
-_CLAIM_FORMATS: Mapping[str, Callable[[str], Message | None]] = {
-    **dict.fromkeys(("profile", "picture", "website"), _web_error),
-    "birthdate": _birthdate_error,
-    "zoneinfo": _zone_error,
-    "locale": _locale_error,
+_CLAIM_FORMATS: Mapping[Format, Callable[[str], Message | None]] = {
+    Format.WEB_URL: _web_error,
+    Format.BIRTHDATE: _birthdate_error,
+    Format.TIME_ZONE: _zone_error,
+    Format.LANGUAGE: _locale_error,
 }
 
 

@@ -14,7 +14,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD
 from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API
-from sso.config.fields import Kind, Stored
+from sso.config.fields import Kind, Stored, type_errors
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
@@ -318,9 +318,6 @@ def _client_id() -> str:
     return client_id
 
 
-_TYPE_NAMES = {str: "a text", bool: "true or false", list: "a list of texts", dict: "an object"}
-
-
 def parsed_registration(body: Any) -> dict[str, Any]:
     """Return the fields of a request body, after checking their types. Raises `Invalid`.
 
@@ -329,19 +326,16 @@ def parsed_registration(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Invalid(["the body is no JSON object"])
     values = {name: value for name, value in body.items() if value is not None}
-    errors = [
-        f"{field.name} is not {_TYPE_NAMES[field.json_type]}"
-        for field in IN_API
-        if field.name in values and not _fits(values[field.name], field.json_type)
-    ]
+    fields = {field.name: values[field.name] for field in IN_API if field.name in values}
+    errors = type_errors(FIELDS, fields)
     errors += [
         f"{name} is always {', '.join(default)}"
         for name, default in _FIXED.items()
-        if name in values and (not _fits(values[name], list) or set(values[name]) - set(default))
+        if name in values and not _is_part_of(values[name], default)
     ]
     if errors:
         raise Invalid(errors)
-    return {field.name: values[field.name] for field in IN_API if field.name in values}
+    return fields
 
 
 def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,7 +356,5 @@ def registration_document(client: Client) -> dict[str, Any]:
     return {**fields, **fixed, "client_id_issued_at": issued_at}
 
 
-def _fits(value: Any, kind: type) -> bool:
-    if kind is list:
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return isinstance(value, kind)
+def _is_part_of(value: Any, default: list[str]) -> bool:
+    return isinstance(value, list) and all(item in default for item in value)

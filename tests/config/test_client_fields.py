@@ -101,10 +101,10 @@ def test_update_has_options_that_change_and_remove() -> None:
 
 
 def test_a_declaration_has_all_fields() -> None:
-    types, _ = apply.KINDS["clients"]
+    table, _ = apply.KINDS["clients"]
     own = {"client_id", "secret", "public"}
-    assert types.keys() - own == names(SETTABLE)
-    assert all(types[field.name] is field.json_type for field in SETTABLE)
+    assert table.keys() - own == names(SETTABLE)
+    assert all(table[field.name] is field for field in SETTABLE)
 
 
 def test_the_api_documents_its_fields() -> None:

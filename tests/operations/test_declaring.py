@@ -256,7 +256,7 @@ def test_every_fault_is_told_and_nothing_done(app: Flask, apply: Callable[..., A
         (WIKI.replace("env:WIKI_SECRET", "env:ERIN"), "shorter than 32"),
         (WIKI.replace("first_party", "colour"), "'colour' is unknown"),
         (WIKI.replace("true", "'yes'"), "first_party is not true or false"),
-        (WIKI.replace('["staff"]', "[1]"), "groups is no list of texts"),
+        (WIKI.replace('["staff"]', "[1]"), "groups is not a list of texts"),
         (WIKI + WIKI.partition("[[users]]")[2].join(["[[users]]", ""]), "is there twice"),
     ],
 )

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sso import audit
 from sso.crypto import keys
 from sso.extensions import db
-from sso.flow.scopes import ALL_CLAIMS, OPERATOR_CLAIMS, SCOPES
+from sso.flow.profile_claims import CLAIMS
+from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.flow.token_claims import Reason
 from sso.mfa import totp
 from sso.models import User
@@ -71,7 +72,7 @@ people = st.fixed_dictionaries(
     {
         "email_verified": st.booleans(),
         "groups": some(GROUPS),
-        "claims": some(OPERATOR_CLAIMS).map(
+        "claims": some(CLAIMS).map(
             lambda names: {name: SPECIAL.get(name, f"their {name}") for name in names}
         ),
     }

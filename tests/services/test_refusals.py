@@ -36,8 +36,8 @@ ELSEWHERE = {
     *("identities", "images", "urls"),
     # About the settings, and what programs register.
     *("images.from_data_url", "images.read"),
-    *("clients", "clients.parsed_registration"),
-    *("api_values", "api_values._type_error", "api_values.without_effect", "apis._notes"),
+    "clients.parsed_registration",
+    *("api_values.without_effect", "apis._notes"),
     "api_values.parsed",
 }
 

@@ -30,7 +30,7 @@ from sso.config.client_fields import FIELDS
 from sso.config.fields import MAPPINGS, Input, Kind
 from sso.config.fields import Field as TableField
 from sso.endpoints.forms import TOO_LONG
-from sso.flow.scopes import CLAIM_NAMES
+from sso.flow.profile_claims import CLAIMS, Format, title_of
 from sso.i18n import N_
 from sso.models import Api, Client
 from sso.presets.preset_file import Preset
@@ -38,8 +38,6 @@ from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
-_JSON = ("address",)
-_SWITCHES = ("phone_number_verified",)
 
 
 _LIFETIMES = {
@@ -170,11 +168,11 @@ class PersonForm(EditForm, InviteForm):
         self.email.data, self.name.data = values["email"], values["name"]
         self.email_verified.data = values["email_verified"]
         self.groups.data = "\n".join(values["groups"])
-        for claim in CLAIM_NAMES:
+        for claim in CLAIMS:
             self[f"claim_{claim}"].data = _shown(claim, values["claims"].get(claim))
 
     def read(self) -> dict[str, Any]:
-        claims = {claim: _read(claim, self[f"claim_{claim}"].data) for claim in CLAIM_NAMES}
+        claims = {claim: _read(claim, self[f"claim_{claim}"].data) for claim in CLAIMS}
         return {
             "email": self.email.data,
             "name": self.name.data,
@@ -186,15 +184,14 @@ class PersonForm(EditForm, InviteForm):
     def title_of(self, name: str) -> str:
         if name == "groups":
             return str(gettext("Groups"))  # without the hint
-        return super().title_of(name) if name in self else str(gettext(CLAIM_NAMES.get(name, name)))
+        return super().title_of(name) if name in self else str(gettext(title_of(name)))
 
 
-for _claim, _label in CLAIM_NAMES.items():
-    _kind = (
-        BooleanField if _claim in _SWITCHES else TextAreaField if _claim in _JSON else StringField
-    )
-    _checks = [] if _claim in _SWITCHES else [Length(max=checks.MAX_CLAIM, message=TOO_LONG)]
-    setattr(PersonForm, f"claim_{_claim}", _kind(lazy_gettext(_label), _checks))
+_INPUTS = {Format.SWITCH: BooleanField, Format.ADDRESS: TextAreaField}
+for _claim in CLAIMS.values():
+    _kind = _INPUTS.get(_claim.format, StringField)
+    _checks = [] if _kind is BooleanField else [Length(max=checks.MAX_CLAIM, message=TOO_LONG)]
+    setattr(PersonForm, f"claim_{_claim.name}", _kind(lazy_gettext(_claim.title), _checks))
 
 
 class GroupForm(EditForm):
@@ -237,17 +234,17 @@ class MemberForm(PageForm):
 
 
 def _shown(claim: str, value: Any) -> Any:
-    if claim in _SWITCHES:
+    if CLAIMS[claim].format is Format.SWITCH:
         return value is True
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value or ""
 
 
 def _read(claim: str, data: Any) -> Any:
     """Return a claim's value, or `None`; `checks` refuses invalid JSON later."""
-    if claim in _SWITCHES:
+    if CLAIMS[claim].format is Format.SWITCH:
         return True if data else None
     text = (data or "").replace("\r\n", "\n").strip()
-    if claim in _JSON and text:
+    if CLAIMS[claim].format is Format.ADDRESS and text:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):

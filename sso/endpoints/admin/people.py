@@ -17,8 +17,8 @@ from sso.endpoints.admin import access, admin_page, audit_trail
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import InviteForm, PersonForm, lines
+from sso.flow import profile_claims
 from sso.flow.decision import ENDS, NOTIFIED
-from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import Identity, User
@@ -307,7 +307,7 @@ def person() -> Response:
         role=roles.role_of(user.groups),
         states=state_of(user),
         has_imported_password=passwords.is_foreign(user.password_hash),
-        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in user.claims.items()],
+        claims=[(profile_claims.title_of(name), value) for name, value in user.claims.items()],
         known=user_factors,
         identities=[
             (identity, context.upstreams().find(identity.provider))
@@ -348,7 +348,7 @@ def edit() -> Response:
         form_of=lambda _: PersonForm(),
         described=_described,
         save=_save,
-        claim_names=CLAIM_NAMES,
+        claims=profile_claims.CLAIMS.values(),
     )
 
 

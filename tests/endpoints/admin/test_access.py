@@ -19,7 +19,7 @@ from sso.endpoints.admin.overview import LABELS
 from sso.endpoints.admin.people import ACTIONS
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
-from sso.flow.scopes import CLAIM_NAMES
+from sso.flow.profile_claims import CLAIMS
 from sso.models import Api, AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens
 from sso.store import apis, keys, named_groups, users
@@ -193,7 +193,7 @@ PEOPLE = {
     "Second factors", "Connected accounts", "Sessions", "Applications with access",
     "Recent activity", "This ends",
     # The profile.
-    "Email", "ID", "Groups", "Password", "Created", *CLAIM_NAMES.values(),
+    "Email", "ID", "Groups", "Password", "Created", *(claim.title for claim in CLAIMS.values()),
 }  # fmt: skip
 HEADINGS = re.compile(r"<(h1|h2|dt)\b[^>]*>(.*?)</\1>", re.DOTALL)
 LINKS = re.compile(rf'(?:href|action)="({BASE}/admin[^"]*)"')
