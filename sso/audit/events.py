@@ -5,68 +5,73 @@
 from enum import StrEnum
 from typing import Self
 
-_ANYWAY = True
+_ANYWAY = "even if its transaction is rolled back"
+_SENT = "to webhooks"
 
 
 class Event(StrEnum):
     """The name of a security event, as the log and the audit trail have it.
 
     `survives_rollback`: the event is written even if its transaction is rolled back.
+    `is_for_webhooks`: webhooks can subscribe to it. Such an event is recorded before its
+    transaction commits, and never by a successful token or userinfo request.
     """
 
     survives_rollback: bool
+    is_for_webhooks: bool
 
-    def __new__(cls, name: str, survives_rollback: bool = False) -> Self:
+    def __new__(cls, name: str, mark: str = "") -> Self:
         member = str.__new__(cls, name)
         member._value_ = name
-        member.survives_rollback = survives_rollback
+        member.survives_rollback = mark == _ANYWAY
+        member.is_for_webhooks = mark == _SENT
         return member
 
-    API_CHANGED = "api_changed"
-    API_CREATED = "api_created"
-    API_DELETED = "api_deleted"
-    API_DISABLED = "api_disabled"
-    API_ENABLED = "api_enabled"
-    API_SECRET_ROTATED = "api_secret_rotated"
+    API_CHANGED = "api_changed", _SENT
+    API_CREATED = "api_created", _SENT
+    API_DELETED = "api_deleted", _SENT
+    API_DISABLED = "api_disabled", _SENT
+    API_ENABLED = "api_enabled", _SENT
+    API_SECRET_ROTATED = "api_secret_rotated", _SENT
     API_TOKEN_CREATED = "api_token_created"
     API_TOKEN_REVOKED = "api_token_revoked"
     AUDIT_PURGED = "audit_purged"
     AUDIT_RESEALED = "audit_resealed"
     BACKUP_MADE = "backup_made"
     BACKUP_RESTORED = "backup_restored"
-    CLIENT_CHANGED = "client_changed"
-    CLIENT_CREATED = "client_created"
-    CLIENT_DELETED = "client_deleted"
-    CLIENT_DISABLED = "client_disabled"
-    CLIENT_ENABLED = "client_enabled"
+    CLIENT_CHANGED = "client_changed", _SENT
+    CLIENT_CREATED = "client_created", _SENT
+    CLIENT_DELETED = "client_deleted", _SENT
+    CLIENT_DISABLED = "client_disabled", _SENT
+    CLIENT_ENABLED = "client_enabled", _SENT
     CLIENT_FORBIDDEN = "client_forbidden"
-    CLIENT_SECRET_ROTATED = "client_secret_rotated"
+    CLIENT_SECRET_ROTATED = "client_secret_rotated", _SENT
     CODE_ISSUED = "code_issued"
-    CODE_REUSED = "code_reused"
+    CODE_REUSED = "code_reused", _SENT
     CONSENT_DENIED = "consent_denied"
-    CONSENT_GIVEN = "consent_given"
-    CONSENT_WITHDRAWN = "consent_withdrawn"
+    CONSENT_GIVEN = "consent_given", _SENT
+    CONSENT_WITHDRAWN = "consent_withdrawn", _SENT
     DATABASE_COPIED = "database_copied"
-    DEVICE_APPROVED = "device_approved"
+    DEVICE_APPROVED = "device_approved", _SENT
     DEVICE_DENIED = "device_denied"
     EMAIL_CHANGE_ASKED = "email_change_asked"
-    EMAIL_CHANGED = "email_changed"
-    EMAIL_VERIFIED = "email_verified"
+    EMAIL_CHANGED = "email_changed", _SENT
+    EMAIL_VERIFIED = "email_verified", _SENT
     ENROLMENT_ALLOWED = "enrolment_allowed"
     ENROLMENT_CODE_ASKED = "enrolment_code_asked"
     ENROLMENT_LINK_MADE = "enrolment_link_made"
     EXPORTED = "exported"
-    FACTOR_ADDED = "factor_added"
-    FACTOR_REMOVED = "factor_removed"
+    FACTOR_ADDED = "factor_added", _SENT
+    FACTOR_REMOVED = "factor_removed", _SENT
     FACTOR_RENAMED = "factor_renamed"
-    FACTORS_RESET = "factors_reset"
+    FACTORS_RESET = "factors_reset", _SENT
     GROUP_CHANGED = "group_changed"
     GROUP_CREATED = "group_created"
     GROUP_DELETED = "group_deleted"
     IDENTITY_ACCEPTED = "identity_accepted"
-    IDENTITY_LINKED = "identity_linked"
-    IDENTITY_UNLINKED = "identity_unlinked"
-    INVITATION_ACCEPTED = "invitation_accepted"
+    IDENTITY_LINKED = "identity_linked", _SENT
+    IDENTITY_UNLINKED = "identity_unlinked", _SENT
+    INVITATION_ACCEPTED = "invitation_accepted", _SENT
     KEY_REMOVED = "key_removed"
     KEY_RETIRED = "key_retired"
     KEY_ROTATED = "key_rotated"
@@ -75,34 +80,34 @@ class Event(StrEnum):
     LOGOUT_GIVEN_UP = "logout_given_up"
     MAIL_GIVEN_UP = "mail_given_up"
     MAIL_SENT = "mail_sent"
-    NAME_CHANGED = "name_changed"
+    NAME_CHANGED = "name_changed", _SENT
     PASSWORD_ACCEPTED = "password_accepted"
-    PASSWORD_CHANGED = "password_changed"
-    PASSWORD_RESET = "password_reset"
-    PASSWORD_SET = "password_set"
+    PASSWORD_CHANGED = "password_changed", _SENT
+    PASSWORD_RESET = "password_reset", _SENT
+    PASSWORD_SET = "password_set", _SENT
     RECOVERY_CODE_USED = "recovery_code_used"
     RECOVERY_CODES_MADE = "recovery_codes_made"
     REENCRYPTED = "reencrypted"
-    REFRESH_TOKEN_REUSED = "refresh_token_reused"
+    REFRESH_TOKEN_REUSED = "refresh_token_reused", _SENT
     RESET_ASKED = "reset_asked"
     SCOPE_DROPPED = "scope_dropped"
     SERVICE_TOKEN_ISSUED = "service_token_issued"
-    SESSION_ENDED = "session_ended"
+    SESSION_ENDED = "session_ended", _SENT
     SIGN_UP_ASKED = "sign_up_asked"
-    SIGNED_IN = "signed_in"
-    SIGNED_UP = "signed_up"
+    SIGNED_IN = "signed_in", _SENT
+    SIGNED_UP = "signed_up", _SENT
     STEPPED_UP = "stepped_up"
-    TOKEN_REVOKED = "token_revoked"
+    TOKEN_REVOKED = "token_revoked", _SENT
     TOKENS_EXCHANGED = "tokens_exchanged"
     TOKENS_ISSUED = "tokens_issued"
     TOKENS_REFRESHED = "tokens_refreshed"
-    USER_CHANGED = "user_changed"
-    USER_CREATED = "user_created"
-    USER_DELETED = "user_deleted"
-    USER_DISABLED = "user_disabled"
-    USER_ENABLED = "user_enabled"
-    USER_IMPORTED = "user_imported"
-    USER_INVITED = "user_invited"
+    USER_CHANGED = "user_changed", _SENT
+    USER_CREATED = "user_created", _SENT
+    USER_DELETED = "user_deleted", _SENT
+    USER_DISABLED = "user_disabled", _SENT
+    USER_ENABLED = "user_enabled", _SENT
+    USER_IMPORTED = "user_imported", _SENT
+    USER_INVITED = "user_invited", _SENT
     VERIFICATION_ASKED = "verification_asked"
     WEBHOOK_CHANGED = "webhook_changed"
     WEBHOOK_CREATED = "webhook_created"
@@ -192,17 +197,4 @@ def limited(rule: str) -> Event:
     return Event(f"{rule}_limited")
 
 
-# Events that webhooks can subscribe to. Each is recorded before its transaction commits, and none
-# by a successful token or userinfo request.
-WEBHOOK_EVENTS = (
-    Event.USER_CREATED, Event.USER_INVITED, Event.USER_IMPORTED, Event.SIGNED_UP,
-    Event.INVITATION_ACCEPTED,
-    Event.USER_CHANGED, Event.USER_DISABLED, Event.USER_ENABLED, Event.USER_DELETED,
-    Event.NAME_CHANGED, Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
-    Event.PASSWORD_CHANGED, Event.PASSWORD_RESET, Event.PASSWORD_SET,
-    Event.FACTOR_ADDED, Event.FACTOR_REMOVED, Event.FACTORS_RESET,
-    Event.IDENTITY_LINKED, Event.IDENTITY_UNLINKED,
-    Event.SIGNED_IN, Event.SESSION_ENDED,
-    Event.CONSENT_GIVEN, Event.CONSENT_WITHDRAWN, Event.DEVICE_APPROVED,
-    Event.TOKEN_REVOKED, Event.CODE_REUSED, Event.REFRESH_TOKEN_REUSED,
-)  # fmt: skip
+WEBHOOK_EVENTS = tuple(event for event in Event if event.is_for_webhooks)

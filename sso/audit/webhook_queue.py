@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 10_000  # users in a statement; SQLite takes 32,766 values
 # The receivers do not get IP addresses, browsers and operators.
-_SENT = ("changes", "sid", "amr", "scope", "grant", "kind", "reason")
+_SENT = ("api", "changes", "sid", "amr", "scope", "grant", "kind", "reason")
+# Changes that may enable or disable their object.
+_SWITCHED = {
+    Event.USER_CHANGED: (Event.USER_ENABLED, Event.USER_DISABLED),
+    Event.CLIENT_CHANGED: (Event.CLIENT_ENABLED, Event.CLIENT_DISABLED),
+    Event.API_CHANGED: (Event.API_ENABLED, Event.API_DISABLED),
+}
 
 # Not the tables of the models (see `writer`).
 _WEBHOOKS = table(
@@ -78,16 +84,18 @@ def add(connection: Connection, records: Sequence["Record"]) -> None:
 
 
 def _types(record: "Record") -> Iterator[str]:
-    """Yield the types under which an event is sent; an update of a user may have several."""
+    """Yield the types under which an event is sent; a change may have several."""
     if record.name not in WEBHOOK_EVENTS:
         return
     yield str(record.name)
-    changes = record.fields.get("changes", {}) if record.name == Event.USER_CHANGED else {}
+    if record.name not in _SWITCHED:
+        return
+    changes = record.fields.get("changes", {})
     if "email" in changes:
         yield str(Event.EMAIL_CHANGED)
     if "disabled" in changes:
-        is_off = changes["disabled"]["after"]
-        yield str(Event.USER_DISABLED if is_off else Event.USER_ENABLED)
+        enabled, disabled = _SWITCHED[record.name]
+        yield str(disabled if changes["disabled"]["after"] else enabled)
 
 
 def _people(connection: Connection, records: Sequence["Record"]) -> dict[str, dict[str, str]]:

@@ -192,6 +192,10 @@ _PRESET = (
 
 # Options that add a grant type.
 _GRANT_OPTIONS = {
+    "service": (
+        CLIENT_CREDENTIALS,
+        "It gets tokens for itself, without a person (client_credentials).",
+    ),
     "device": (DEVICE_CODE, "People sign in to it by a code on another device (RFC 8628)."),
     "exchange": (
         TOKEN_EXCHANGE,
@@ -208,14 +212,11 @@ def _grant_option(name: str, about: tuple[str, str], *, is_flag: bool) -> Decora
 
 def _grant_types(options: dict[str, Any]) -> list[str] | None:
     """Take the options that choose the grant types of a new client; `None`: as usual."""
-    service = options.pop("service", False)
     added = [grant for name, (grant, _) in _GRANT_OPTIONS.items() if options.pop(name, False)]
-    if not (service or added):
+    if not added:
         return None
-    is_browsers = bool(options.get("redirect_uris"))
-    grants = [AUTHORIZATION_CODE] if is_browsers or not (service or DEVICE_CODE in added) else []
-    if service:
-        grants.append(CLIENT_CREDENTIALS)
+    needs_browser = not {CLIENT_CREDENTIALS, DEVICE_CODE} & {*added}
+    grants = [AUTHORIZATION_CODE] if options.get("redirect_uris") or needs_browser else []
     if AUTHORIZATION_CODE in grants or DEVICE_CODE in added:
         grants.append(REFRESH_TOKEN)
     return [*grants, *added]
@@ -234,12 +235,8 @@ def create_options(function: Function) -> Function:
         "--public", is_flag=True,
         help="It has no secret: a native, single-page or command-line application.",
     )  # fmt: skip
-    service = click.option(
-        "--service", is_flag=True,
-        help="It gets tokens for itself, without a person (client_credentials).",
-    )  # fmt: skip
     grants = [_grant_option(*pair, is_flag=True) for pair in _GRANT_OPTIONS.items()]
-    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, service, *grants, *switches]
+    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, *grants, *switches]
     return decorated(function, options)
 
 

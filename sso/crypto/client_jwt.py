@@ -141,11 +141,16 @@ class JwtFault(StrEnum):
 
 
 class InvalidJwt(ValueError):
-    """The JWT is not accepted; `str()` says why, without any part of the JWT."""
+    """The JWT is not accepted; `str()` says why, without any part of the JWT.
 
-    def __init__(self, description: str, fault: JwtFault | None = None) -> None:
+    `public`: what the sender may know, where `str()` would tell a stranger too much.
+    """
+
+    def __init__(
+        self, description: str, fault: JwtFault | None = None, *, public: str | None = None
+    ) -> None:
         super().__init__(description)
-        self.fault = fault
+        self.fault, self.public = fault, public or description
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    Select,
     SQLColumnExpression,
     String,
     func,
@@ -108,6 +109,14 @@ def exclusive_client_lock(client_id: str) -> None:
     exclusive_lock(LOCK_KIND, func.hashtext(client_id))
 
 
+def exclusive_client_locks(in_order: Select[Any]) -> None:
+    """Do the same as `exclusive_client_lock` for the clients whose ids are selected, in order."""
+    if is_postgresql():
+        ids = in_order.subquery("ids")
+        lock = func.pg_advisory_xact_lock(LOCK_KIND, func.hashtext(ids.c[0]))
+        db.session.execute(select(func.count(lock)))
+
+
 _AFTER_ALL = "\U0010ffff"  # the last character: no text has it
 
 
@@ -121,6 +130,11 @@ def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
         return true()
     is_after: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
     return is_after & column.op(high, is_comparison=True)(text + _AFTER_ALL)
+
+
+def code_point_order(column: SQLColumnExpression[str]) -> SQLColumnExpression[str]:
+    """Return what orders rows as Python sorts texts, whatever the collation of the database."""
+    return column.collate("C") if is_postgresql() else column
 
 
 def json_values(

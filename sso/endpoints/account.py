@@ -34,9 +34,10 @@ from sso.ratelimit import device_cookie
 from sso.services import accounts, credentials, revocation, roles
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
-from sso.store import apis, clients, devices, factors, grants, sessions, users
+from sso.store import apis, clients, devices, exchanges, factors, grants, sessions, users
 from sso.store import identities as stored
 from sso.store.devices import SignedInDevice
+from sso.store.exchanges import ActingService
 from sso.store.grants import Access
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
@@ -96,6 +97,7 @@ def _page(
         this_session=current.session.id,
         accesses=_accesses(user),
         devices=_devices(user),
+        services=_services(user),
         form=password_form,
         name_form=name_form,
         opened=request.args.get("open"),
@@ -126,6 +128,14 @@ def _accesses(user: User) -> list[tuple[Access, list[str]]]:
     identifiers = {name for access in accesses for name in identifiers_in(access.scope)}
     by_identifier = apis.with_identifiers(identifiers) if identifiers else {}
     return [(access, _titles(access.scope, by_identifier)) for access in accesses]
+
+
+def _services(user: User) -> Mapping[str, list[ActingService]]:
+    """Return the services that act for the user by the client ID of their application."""
+    by_client: dict[str, list[ActingService]] = {}
+    for service in exchanges.acting_for(user.id):
+        by_client.setdefault(service.application, []).append(service)
+    return by_client
 
 
 def _devices(user: User) -> Mapping[str, list[SignedInDevice]]:

@@ -45,6 +45,7 @@ class ApiItems:
     name: str
     host: str
     items: list[Item]
+    groups: list[str] | None = None  # that its tokens carry
 
 
 def consent() -> Response:
@@ -76,11 +77,15 @@ def consent() -> Response:
         is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
         user=current.user,
         items=items(current.user, step.scopes, declined_of(validated.owner)),
-        apis=api_items(apis, step.scopes, declined_of(validated.owner)),
+        apis=api_items(current.user, apis, step.scopes, declined_of(validated.owner)),
         offered=" ".join(sorted(step.scopes)),
         known=[
             *(item.title for item in items(current.user, step.known)),
-            *(item.title for api in api_items(apis, step.known) for item in api.items),
+            *(
+                item.title
+                for api in api_items(current.user, apis, step.known)
+                for item in api.items
+            ),
         ],
         switch_url=switch_url(pending),
     )
@@ -107,7 +112,7 @@ def items(
 
 
 def api_items(
-    apis: Apis, requested: frozenset[str], declined: frozenset[str] = frozenset()
+    user: User, apis: Apis, requested: frozenset[str], declined: frozenset[str] = frozenset()
 ) -> list[ApiItems]:
     """List the APIs among the scopes of a request, each with the descriptions of its scopes."""
     listed = []
@@ -121,7 +126,8 @@ def api_items(
             for name in in_order
         ]  # fmt: skip
         if items:
-            listed.append(ApiItems(api.name, urlsplit(api.identifier).netloc, items))
+            groups = list(user.groups) if api.includes_groups else None
+            listed.append(ApiItems(api.name, urlsplit(api.identifier).netloc, items, groups))
     return listed
 
 

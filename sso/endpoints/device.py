@@ -116,7 +116,7 @@ def _ask(
         user_code=user_codes.shown(waiting.user_code),
         device=waiting.device,
         items=consent.items(current.user, step.scopes, ticks),
-        apis=consent.api_items(waiting.request.apis, step.scopes, ticks),
+        apis=consent.api_items(current.user, waiting.request.apis, step.scopes, ticks),
         offered=" ".join(sorted(step.scopes)),
         switch_url=consent.switch_url(pending),
     )

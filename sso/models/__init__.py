@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sso.models.apis import Api as Api
+    from sso.models.apis import FormerApi as FormerApi
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sso.models.users import User as User
 
 _TABLES = {
-    "apis": ("Api",),
+    "apis": ("Api", "FormerApi"),
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "devices": ("DeviceCode",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),

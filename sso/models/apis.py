@@ -47,3 +47,11 @@ class Api(Base):
     @property
     def disabled(self) -> bool:
         return self.disabled_at is not None
+
+
+class FormerApi(Base):
+    """The identifier of a deleted API; consents may still name its scopes."""
+
+    __tablename__ = "former_apis"
+
+    identifier: Mapped[str] = mapped_column(String(255), primary_key=True)

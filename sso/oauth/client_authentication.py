@@ -266,7 +266,7 @@ def examine_assertion(request: ProtocolRequest, endpoint: str) -> None:
         examined.client = _proven(request, endpoint, examined)
     except InvalidJwt as error:
         examined.failure = ClientAuthenticationFailed(
-            f"The client assertion is refused: {error}.", basic=False
+            f"The client assertion is refused: {error.public}.", basic=False
         )
         examined.reason = examined.reason or because(Reason.ASSERTION, fault=str(error))
         examined.facts["jwt"] = error.fault
@@ -393,13 +393,21 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"it has no jti, a text of at most {client_jwt.MAX_ID} characters")
     fault = "its jti was used before; make a new one for each request"
-    _use_once(SingleUse("assertion", client.client_id, identifier, expires, fault))
+    _use_once(
+        SingleUse("assertion", client.client_id, client.client_id, identifier, expires, fault)
+    )
 
 
 def _use_once(use: SingleUse) -> None:
     """Count an assertion as used. Raises `InvalidJwt` if it was already."""
     until = datetime.fromtimestamp(use.expires, UTC)
-    use_it = partial(use_once, kind=use.kind, holder=use.holder, identifier=use.identifier)
+    use_it = partial(
+        use_once,
+        kind=use.kind,
+        holder=use.holder,
+        namespace=use.namespace,
+        identifier=use.identifier,
+    )
     try:
         is_first = transaction.committed(partial(use_it, now=clock.now(), expires_at=until))
     except TooManyUsed:

@@ -124,6 +124,8 @@ def described(error: KeySetUnavailable, client: RegisteredClient) -> str:
     """Return the description for a client: the URL is its own, but strangers may ask, too."""
     if error.is_passing:
         return "The key set of the client could not be read in time; try again."
+    if client.trust_issuer:  # whom it trusts is not for strangers
+        return f"The keys of the issuer that the client trusts could not be read: {error.reason}."
     url = refusals.without_query(source_of(client) or "")
     return f"The key set at {url} could not be read: {error.reason}."
 

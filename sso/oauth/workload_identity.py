@@ -23,44 +23,70 @@ _MARK = 24  # characters of a digest, which tell the issuers of a client apart
 
 
 class SingleUse(NamedTuple):
-    """An identifier that works once until it expires; `fault`: the error if it was used before."""
+    """An identifier that works once until it expires; `fault`: the error if it was used before.
+
+    `namespace`: within which the identifier works once. `holder`: who may have so many of them.
+    """
 
     kind: str
     holder: str
+    namespace: str
     identifier: str
     expires: float
     fault: str
 
 
+# One text for each: a stranger must not learn whom the client trusts.
+_PUBLIC = "it is not one of an issuer and a workload that the client trusts"
+
+
 def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -> SingleUse:
     """Verify a JWT of the issuer that a client trusts; return the identifier to be used up.
 
-    `keys` reads the keys of the issuer. It is not called for a JWT of another issuer or
-    workload. Raises `InvalidJwt`, and what `keys` raises.
+    `keys` reads the keys of the issuer. The signature is verified before any claim is compared.
+    Raises `InvalidJwt`, and what `keys` raises.
     """
     claims, now = jwt.claims, clock.now().timestamp()
-    if claims.get("iss") != client.trust_issuer:
-        raise InvalidJwt("its iss is not the issuer that the client trusts", JwtFault.ISSUER)
-    subject = claims.get("sub")
-    if not isinstance(subject, str) or not matches(client.trust_subject, subject):
-        raise InvalidJwt("its sub is not one that the client trusts", JwtFault.SUBJECT)
+    _check_origin(client, jwt, keys())
     _check_audience(claims.get("aud"), client.trust_audience)
-    expires = client_jwt.expiry(claims, now, LONGEST_LIFETIME)
-    client_jwt.verify(jwt, keys(), client_jwt.ALGORITHMS, _TYPES, "the trusted issuer")
-    return _single_use(client, jwt, expires)
+    return _single_use(client, jwt, client_jwt.expiry(claims, now, LONGEST_LIFETIME))
+
+
+def _check_origin(client: RegisteredClient, jwt: ClientJwt, keys: Keys) -> None:
+    """Check the signature, the issuer and the subject; all have the same public fault."""
+    why: str = ""
+    fault: JwtFault | None = None
+    try:
+        client_jwt.verify(jwt, keys, client_jwt.ALGORITHMS, _TYPES, "the trusted issuer")
+    except InvalidJwt as error:
+        if error.fault != JwtFault.SIGNATURE:
+            raise
+        why, fault = str(error), error.fault
+    # Whatever the platform, its keys sign for strangers, too.
+    subject = jwt.claims.get("sub")
+    if jwt.claims.get("iss") != client.trust_issuer:
+        why, fault = "its iss is not the issuer that the client trusts", JwtFault.ISSUER
+    elif not isinstance(subject, str) or not matches(client.trust_subject, subject):
+        why, fault = why or "its sub is not one that the client trusts", fault or JwtFault.SUBJECT
+    if why:
+        raise InvalidJwt(why, fault, public=_PUBLIC)
 
 
 def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> SingleUse:
-    """Return the `jti`, or the digest of the signed part: a signature has several spellings."""
-    holder = f"{client.client_id}/{secrets.digest(client.trust_issuer or '')[-_MARK:]}"
+    """Return the `jti`, or the digest of the signed part: a signature has several spellings.
+
+    It works once, at whichever client: several may trust the same workload.
+    """
+    namespace = secrets.digest(client.trust_issuer or "")[-_MARK:]
+    holder = f"{client.client_id}/{namespace}"
     fault = "it was used before; get a new one for each request"
     identifier = jwt.claims.get("jti")
     if "jti" not in jwt.claims:
         signed = secrets.digest(jwt.text.rpartition(".")[0])
-        return SingleUse("workload", holder, signed, expires, fault)
+        return SingleUse("workload", holder, namespace, signed, expires, fault)
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"its jti is not a text of at most {client_jwt.MAX_ID} characters")
-    return SingleUse("workload jti", holder, identifier, expires, fault)
+    return SingleUse("workload jti", holder, namespace, identifier, expires, fault)
 
 
 def _check_audience(audience: Any, trusted: str | None) -> None:

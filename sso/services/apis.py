@@ -33,7 +33,7 @@ from sso.services import api_values, checks, own_apis
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
-from sso.store import apis, clients, grants, named_groups
+from sso.store import apis, grants, named_groups
 
 MOST = 500  # APIs
 MOST_SCOPES = 100  # of an API
@@ -70,7 +70,8 @@ def register(
         raise Invalid([_taken(api.identifier)]) from None
     # Clients and approvals of an earlier API with the identifier do not count for this one.
     _drop_entries(api)
-    grants.forget_api(api.identifier)
+    if apis.take_former(api.identifier):
+        grants.forget_api(api.identifier)  # reads all consents
     named_groups.ensure(api.groups)
     audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
     return api, secret
@@ -208,17 +209,19 @@ def delete(actor: Actor, api_id: str) -> None:
 
 def _drop_entries(api: Api) -> None:
     """Remove an API from the clients that are registered for it."""
-    for client in _locked_clients(api):
-        metadata = dict(client.client_metadata)
-        for name in FIELDS_OF_CLIENT:
-            entries = metadata.get(name, [])
-            if name in metadata:
-                metadata[name] = [text for text in entries if api_entry(text)[0] != api.identifier]
-        if metadata.get("default_api") == api.identifier:
-            del metadata["default_api"]
-        client.set_client_metadata(metadata)
-        apis.touch(client)
-    db.session.flush()
+    rows = apis.lock_clients_listing(api)
+    apis.touch(rows, {client.client_id: _without(api.identifier, client) for client in rows})
+
+
+def _without(identifier: str, client: Client) -> dict[str, Any]:
+    """Return the metadata of a client without an API."""
+    metadata = dict(client.client_metadata)
+    for name in FIELDS_OF_CLIENT:
+        if name in metadata:
+            metadata[name] = [text for text in metadata[name] if api_entry(text)[0] != identifier]
+    if metadata.get("default_api") == identifier:
+        del metadata["default_api"]
+    return metadata
 
 
 def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> list[Message]:
@@ -328,16 +331,8 @@ def _locked(api_id: str) -> Api:
     return api
 
 
-def _locked_clients(api: Api) -> list[Client]:
-    """Lock the clients that list an API, in the order in which clients are always locked."""
-    ids = sorted(client.client_id for client in apis.clients_listing(api.identifier))
-    locked = (clients.lock(client_id) for client_id in ids)
-    return [client for client in locked if client is not None and client.lists(api.identifier)]
-
-
 def _touch_clients(api: Api) -> None:
-    for client in _locked_clients(api):
-        apis.touch(client)
+    apis.touch(apis.lock_clients_listing(api))
 
 
 def _set_secret(api: Api, has_secret: bool, secret: str | None) -> str:

@@ -58,7 +58,7 @@ def approve(
         user.id,
         client=client.client_id,
         grant=grant_id,
-        scope=asked.scope,
+        scope=audit.Uncut(asked.scope),
         program=device.program or None,
         requested_from=device.address,
     )

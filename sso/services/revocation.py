@@ -93,7 +93,8 @@ def remember_consent(
 ) -> datetime:
     """Store the scopes that were allowed and declined; return the time of the consent."""
     given_at = grants.remember_consent(user_id, client_id, allowed, declined)
-    audit.own_event(Event.CONSENT_GIVEN, user_id, client=client_id, scope=" ".join(allowed))
+    scope = audit.Uncut(" ".join(allowed))  # as many names as the page of consent can have
+    audit.own_event(Event.CONSENT_GIVEN, user_id, client=client_id, scope=scope)
     return given_at
 
 

@@ -4,12 +4,13 @@ A change of an API also changes the clients that are registered for it (see `tou
 a client can be cached for as long as its row is unchanged.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select
+from authlib.integrations.sqla_oauth2.client_mixin import json_dumps
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, select
 
 from sso import clock, context
 from sso.crypto import secrets
@@ -18,9 +19,9 @@ from sso.extensions import db
 from sso.flow import own_apis, resources
 from sso.flow.refusals import Reason
 from sso.flow.resources import Apis
-from sso.models import Api, Client
+from sso.models import Api, Client, FormerApi
 from sso.models.apis import ID_PREFIX
-from sso.store import lists, prepared
+from sso.store import clients, lists, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.lists import Match, Order, Slice
 
@@ -229,23 +230,56 @@ def set_disabled(api: Api, is_disabled: bool) -> None:
 
 
 def remove(api: Api) -> None:
-    """Delete an API."""
+    """Delete an API, and remember its identifier."""
     db.session.execute(delete(Api).where(Api.api_id == api.api_id))
+    dialects.insert_or_ignore(FormerApi, [{"identifier": api.identifier}])
+
+
+def take_former(identifier: str) -> bool:
+    """Return whether a deleted API had this identifier, and forget that."""
+    former = delete(FormerApi).where(FormerApi.identifier == identifier)
+    return db.session.scalar(former.returning(FormerApi.identifier)) is not None
 
 
 def clients_listing(identifier: str) -> list[Client]:
     """Return the clients that may request tokens for an API, and those that act as it."""
-    mentioned = _CLIENTS.c.client_metadata.contains(identifier, autoescape=True)
-    clients = db.session.scalars(select(Client).where(mentioned))
-    return [client for client in clients if client.lists(identifier)]
+    rows = db.session.scalars(select(Client).where(_mentions(identifier)))
+    return [client for client in rows if client.lists(identifier)]
+
+
+def lock_clients_listing(api: Api) -> list[Client]:
+    """Lock the clients that list an API, which is locked already; return their current rows."""
+    ids = db.session.scalars(select(Client.client_id).where(_mentions(api.identifier)))
+    return [client for client in clients.lock_all(ids) if client.lists(api.identifier)]
+
+
+def _mentions(identifier: str) -> ColumnElement[bool]:
+    return _CLIENTS.c.client_metadata.contains(identifier, autoescape=True)
 
 
 def clients_of(identifier: str) -> list[Client]:
     """Return the clients that are registered for an API, by name."""
-    registered = [client for client in clients_listing(identifier) if identifier in client.apis]
+    registered = [row for row in clients_listing(identifier) if identifier in row.apis]
     return sorted(registered, key=lambda client: (client.name.casefold(), client.client_id))
 
 
-def touch(client: Client) -> None:
-    """Mark a client as changed because one of its APIs has, so that cached APIs are not used."""
-    client.updated_at = max(clock.now(), client.updated_at + timedelta(microseconds=1))
+def touch(rows: Collection[Client], metadata: Mapping[str, Any] | None = None) -> None:
+    """Mark clients as changed because one of their APIs has, so that cached APIs are not used.
+
+    `metadata`: the metadata that they get, by id. The objects expire.
+    """
+    now, moment = clock.now(), timedelta(microseconds=1)
+    clients.change_all(
+        [
+            {
+                "client_id": client.client_id,
+                "updated_at": max(now, client.updated_at + moment),
+                **(
+                    {"_client_metadata": json_dumps(metadata[client.client_id])} if metadata else {}
+                ),
+            }
+            for client in rows
+        ]
+    )
+    for client in rows:
+        db.session.expire(client)

@@ -302,14 +302,15 @@ def use_once(
     *,
     now: datetime,
     expires_at: datetime,
+    namespace: str | None = None,
 ) -> bool:
     """Use an identifier once; return False if it was used before. Atomic, in one statement.
 
-    `kind` and `holder` (a client ID, or a key's thumbprint) qualify the identifier. `expires_at`:
-    when it can no longer be presented. A transaction that is rolled back frees the identifier.
-    Raises `TooManyUsed`.
+    `holder`: a client ID, or a key's thumbprint. `kind` and `namespace`, by default the holder,
+    qualify the identifier. `expires_at`: when it can no longer be presented. A transaction that is
+    rolled back frees the identifier. Raises `TooManyUsed`.
     """
-    digest = secrets.digest(f"{kind}\n{holder}\n{identifier}")
+    digest = secrets.digest(f"{kind}\n{namespace or holder}\n{identifier}")
     values = {
         "digest": digest,
         "holder": holder,

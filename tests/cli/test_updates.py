@@ -22,7 +22,7 @@ from sso.services import clients as client_services
 from sso.services.changes import ListEdit
 from sso.store import clients, users
 from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_api, make_client, make_user
 
 FIRST, SECOND = "https://books.example/callback", "https://books.example/second?tenant=1"
 
@@ -406,3 +406,17 @@ def test_what_a_later_rule_refuses_blocks_no_other_change(app: Flask, run: Any, 
         assert row is not None
         assert row.client_name == "Library"
         assert row.client_metadata[name] == value
+
+
+def test_an_application_becomes_a_service_and_back(app: Flask, run: Any) -> None:
+    api = make_api(app)
+    client = make_client(app)
+    form = {"grant_type": "client_credentials", **client.credentials()}
+    assert client.post("/oauth2/token", form).get_json()["error"] == "unauthorized_client"
+    options = ("--service", "--add-api", f"{api}=read", "--default-api", api, "--json")
+    parsed(run("client", "update", client.client_id, *options))
+    answer = client.post("/oauth2/token", form)
+    assert (answer.status_code, answer.get_json()["scope"]) == (200, "read")
+    changed = parsed(run("client", "update", client.client_id, "--no-service", "--json"))
+    assert changed["grant_types"] == ["authorization_code", "refresh_token"]
+    assert client.post("/oauth2/token", form).get_json()["error"] == "unauthorized_client"

@@ -94,7 +94,7 @@ def test_update_has_options_that_change_and_remove() -> None:
         elif field.option:
             expected |= {field.name, *([f"no_{field.name}"] if field.option.removal else [])}
     found = options(update)
-    assert found.keys() == expected | {"device", "exchange"}
+    assert found.keys() == expected | {"service", "device", "exchange"}
     for field in SETTABLE:
         if field.kind is Kind.SWITCH and field.option:
             assert found[field.name].secondary_opts == [f"--no-{field.option.name}"]
@@ -168,11 +168,17 @@ def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None
 def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
     make_api(app, API)
     made = make_client(app, **everything())
-    page = sign_in_staff(app).open(f"{ADMIN}/application?id={made.client_id}").html
+    trusting = make_client(app, **TRUST)
+    staff = sign_in_staff(app)
+    pages = {
+        id_: staff.open(f"{ADMIN}/application?id={id_}").html
+        for id_ in (made.client_id, trusting.client_id)
+    }
     for field in SETTABLE:
         if field.fact:
             title = field.fact.title or (field.form and field.form.label) or ""
-            assert f"<dt>{html.escape(title, quote=False)}</dt>" in page
+            client_id = trusting.client_id if field.name in TRUST else made.client_id
+            assert f"<dt>{html.escape(title, quote=False)}</dt>" in pages[client_id]
 
 
 def test_presets_have_their_fields() -> None:

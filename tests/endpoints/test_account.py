@@ -14,11 +14,17 @@ from sso.store import grants
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.events import events
+from tests.support.exchanges import DOCS, MAIL, MAPS, Chain, exchange
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.second_factors import FACTORS, codes_of, enrol_totp, is_signed_in
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 NEW = "another long password"
+
+
+def plain(page: Page) -> str:
+    """The page's text without the marks around names."""
+    return re.sub(r"</?bdi>", "", page.html)
 
 
 @pytest.fixture
@@ -339,3 +345,23 @@ def test_the_pending_request_goes_on(app: Flask, signed_in_browser: Browser) -> 
     enrol_totp(signed_in_browser, signed_in_browser.page.url.replace("/factors", "/factors/totp"))
     page = signed_in_browser.open(f"{CONFIRM}?action=remove_totp&resume={resume}")
     assert f"resume={resume}" in unescape(page.action or "")
+
+
+def test_it_shows_which_services_act_for_the_person(app: Flask, browser: Browser) -> None:
+    make_user(app)
+    chain = Chain(app, browser)
+    assert "acts for you there" not in plain(browser.open(ACCOUNT))
+    maps = chain.exchanged()
+    assert exchange(chain.maps, maps, resource=MAIL).status_code == 200
+    other = Browser(app)
+    make_user(app, "erin@example.com")
+    other.sign_in("erin@example.com")
+    text = plain(browser.open(ACCOUNT))
+    for api in (DOCS, MAPS):
+        assert f"Backend of {api} acts for you there, last" in text
+    assert f"Backend of {MAIL}" not in text
+    assert "acts for you there" not in plain(other.open(ACCOUNT))
+    with app.app_context():
+        grants.end_of_client(chain.books.client_id, "test")
+        db.session.commit()
+    assert "acts for you there" not in plain(browser.open(ACCOUNT))

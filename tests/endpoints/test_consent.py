@@ -1,13 +1,21 @@
 """The consent page: the very values, boxes to untick, asked for what is new alone."""
 
+import re
+
 import pytest
 from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
 from sso.store import clients, grants
-from tests.support.actors import Browser, RelyingParty, claims_of
-from tests.support.factories import make_client, make_user
+from tests.support.actors import Browser, Page, RelyingParty, claims_of
+from tests.support.events import events
+from tests.support.factories import make_api, make_client, make_user
+
+
+def plain(page: Page) -> str:
+    """The page's text without the marks around names."""
+    return re.sub(r"</?bdi>", "", page.html)
 
 
 @pytest.fixture
@@ -31,6 +39,34 @@ def test_it_shows_the_very_values(browser: Browser, client: RelyingParty, user: 
         assert value in page.html
     assert 'name="scope_email"' in page.html
     assert 'name="scope_openid"' not in page.html  # what makes it a sign-in stays
+
+
+DOCS = "https://docs.example"
+
+
+@pytest.mark.parametrize("includes_groups", [True, False])
+def test_it_says_that_an_api_learns_the_groups(
+    app: Flask, browser: Browser, user: User, includes_groups: bool
+) -> None:
+    """Its tokens carry them, though nobody asked for the scope."""
+    make_api(app, DOCS, includes_groups=includes_groups)
+    client = make_client(app, apis=[DOCS])
+    browser.authorize(client, resource=DOCS, scope="openid read")
+    page = browser.sign_in()
+    text = "also learns which groups you are in: "
+    assert (text in plain(page)) == ("readers, writers" in plain(page)) == includes_groups
+    token = client.exchange(browser.allow().code).get_json()["access_token"]
+    assert claims_of(token).get("groups") == (["readers", "writers"] if includes_groups else None)
+
+
+def test_all_scopes_are_in_the_audit_trail(app: Flask, browser: Browser, user: User) -> None:
+    """They may be long, and the next question is what exactly the person allowed."""
+    scopes = {f"{'x' * 50}:{number}": "Do things" for number in range(20)}
+    make_api(app, DOCS, scopes=scopes)
+    client = make_client(app, apis=[DOCS])
+    assert browser.approve(client, resource=DOCS, scope=" ".join(scopes)).code
+    (event,) = events(app, "consent_given")
+    assert event["scope"].split() == sorted(f"{DOCS}#{scope}" for scope in scopes)
 
 
 def test_an_unticked_scope_is_not_given(browser: Browser, client: RelyingParty, user: User) -> None:

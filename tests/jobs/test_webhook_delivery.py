@@ -25,8 +25,9 @@ from sso.i18n.languages import said
 from sso.jobs import upkeep, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
 from sso.process import http_call
-from sso.services import accounts, webhooks
-from sso.store import users
+from sso.services import accounts, clients, webhooks
+from sso.services import apis as api_services
+from sso.store import apis, users
 from sso.store import webhooks as stored
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -35,6 +36,8 @@ from tests.support.processes import free_port
 from tests.support.statements import watched
 
 pytestmark = pytest.mark.slow
+
+DOCS = "https://docs.example"
 
 
 class Receiver:
@@ -178,6 +181,48 @@ def test_the_life_of_a_user(app: Flask, run: Any) -> None:
     assert messages[-1]["type"] == "user_deleted"
     assert (data["email"], data["name"]) == ("new@example.com", "Erin")
     assert len({message["data"]["sub"] for message in messages}) == 1
+
+
+def test_the_life_of_an_application_and_an_api(app: Flask, run: Any) -> None:
+    receiver = Receiver()
+    with receiver.listening() as url:
+        _, secret = add(app, url, *WEBHOOK_EVENTS)
+        run("api", "create", "--identifier", DOCS, "--name", "Documents", "--scope", "read=Read",
+            "--introspection")  # fmt: skip
+        uri = "https://books.example/callback"
+        made = run("client", "create", "--name", "Books", "--redirect-uri", uri, "--json")
+        client_id, client_secret = (
+            json.loads(made.stdout)[name] for name in ("client_id", "client_secret")
+        )
+        run("client", "update", client_id, "--add-api", f"{DOCS}=read")
+        run("client", "rotate-secret", client_id)
+        run("client", "disable", client_id)
+        run("client", "enable", client_id)
+        with app.app_context():
+            clients.change(audit.SYSTEM, client_id, {"disabled": True})
+            api = apis.find(DOCS)
+            assert api
+            api_services.change(audit.SYSTEM, api.api_id, {"disabled": True})
+            db.session.commit()
+        run("api", "enable", DOCS)
+        run("api", "rotate-secret", DOCS)
+        run("client", "delete", client_id, "--yes")
+        run("api", "delete", DOCS, "--yes")
+        while deliver(app):
+            pass
+    messages = receiver.messages(secret)
+    assert sorted(message["type"] for message in messages) == [
+        "api_changed", "api_created", "api_deleted", "api_disabled", "api_enabled",
+        "api_secret_rotated", "client_changed", "client_changed", "client_created",
+        "client_deleted", "client_disabled", "client_disabled", "client_enabled",
+        "client_secret_rotated",
+    ]  # fmt: skip
+    for message in messages:
+        name, value = ("api", DOCS) if "api" in message["type"] else ("client_id", client_id)
+        assert message["data"][name] == value
+    (added,) = [one["data"]["changes"] for one in messages if "apis" in str(one["data"])]
+    assert added["apis"]["added"] == [f"{DOCS}=read"]
+    assert client_secret not in json.dumps(receiver.got)
 
 
 def test_a_sign_in_and_a_consent(

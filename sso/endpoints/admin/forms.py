@@ -25,7 +25,7 @@ from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
 from sso.config.api_fields import FIELDS as API_FIELDS
-from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
+from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS
 from sso.config.fields import MAPPINGS, Input, Kind
 from sso.config.fields import Field as TableField
@@ -340,11 +340,8 @@ def client_values(described: Mapping[str, Any]) -> dict[str, Any]:
 def _methods(client: Client | None) -> Iterable[str]:
     """Return the methods to choose from: a client stays public or confidential."""
     if client is None:
-        return *(name for name in AUTH_METHODS if name != PRIVATE_KEY_JWT), NO_AUTH_METHOD
-    if client.is_public:
-        return (NO_AUTH_METHOD,)
-    has_key = client.token_endpoint_auth_method == PRIVATE_KEY_JWT
-    return [name for name in AUTH_METHODS if has_key or name != PRIVATE_KEY_JWT]
+        return *AUTH_METHODS, NO_AUTH_METHOD
+    return (NO_AUTH_METHOD,) if client.is_public else AUTH_METHODS
 
 
 class ApiForm(EditForm):

@@ -17,7 +17,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.events import events
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_api, make_client, make_user
 from tests.support.logos import png
 
 pytestmark = pytest.mark.slow
@@ -69,6 +69,33 @@ def test_what_is_wrong_is_said_at_once_and_nothing_is_lost(app: Flask, staff: St
     assert "&lt;script&gt;" in answer.html
     with app.app_context():
         assert not clients.every()
+
+
+def test_a_service_that_trusts_an_issuer(app: Flask, staff: StaffBrowser) -> None:
+    api = make_api(app)
+    staff.open(f"{ADMIN}/application/by-hand")
+    trust = {"trust_issuer": "https://ci.example", "trust_subject": "repo:acme/web:*"}
+    fields = {
+        "client_name": "Nightly", "redirect_uris": "", "grant_types": "client_credentials",
+        "apis": api, "token_endpoint_auth_method": "private_key_jwt", **trust,
+    }  # fmt: skip
+    assert "anyone" in staff.send(**fields | {"trust_subject": "repo:acme*"}).html
+    done = staff.send(**fields)
+    assert "The application is registered." in done.html
+    with app.app_context():
+        client = by_name("Nightly")
+        assert (client.trust_issuer, client.trust_subject) == tuple(trust.values())
+        assert client.trust_audience is None
+        assert client.secret_digest == ""
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    staff.send(trust_subject="repo:acme/web:ref:refs/heads/main", trust_audience="sso")
+    with app.app_context():
+        client = by_name("Nightly")
+        assert client.trust_subject == "repo:acme/web:ref:refs/heads/main"
+        assert client.trust_audience == "sso"
+    page = staff.open(f"{ADMIN}/application?id={client.client_id}")
+    assert "https://ci.example" in page.html
+    assert "repo:acme/web:ref:refs/heads/main" in page.html
 
 
 def test_a_preset_shows_the_setup_with_the_secret_in_place(app: Flask, staff: StaffBrowser) -> None:
