@@ -2,11 +2,18 @@
 
 # ruff: noqa: S105 (no password, though its name has the word)
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Self
 
-_ANYWAY = "even if its transaction is rolled back"
-_SENT = "to webhooks"
+
+class _Mark(Enum):
+    """What holds for an event beside its name."""
+
+    ANYWAY = "it is written even if its transaction is rolled back"
+    SENT = "webhooks can subscribe to it"
+
+
+_ANYWAY, _SENT = _Mark.ANYWAY, _Mark.SENT
 
 
 class Event(StrEnum):
@@ -20,11 +27,11 @@ class Event(StrEnum):
     survives_rollback: bool
     is_for_webhooks: bool
 
-    def __new__(cls, name: str, mark: str = "") -> Self:
+    def __new__(cls, name: str, mark: _Mark | None = None) -> Self:
         member = str.__new__(cls, name)
         member._value_ = name
-        member.survives_rollback = mark == _ANYWAY
-        member.is_for_webhooks = mark == _SENT
+        member.survives_rollback = mark is _ANYWAY
+        member.is_for_webhooks = mark is _SENT
         return member
 
     API_CHANGED = "api_changed", _SENT
