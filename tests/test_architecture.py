@@ -227,7 +227,7 @@ def test_variables_are_named_after_what_they_hold(path: Path) -> None:
 
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
-    *("api_tokens", "apis", "clients", "devices", "dpop", "factors", "grants", "groups"),
+    *("agents", "api_tokens", "apis", "clients", "devices", "dpop", "factors", "grants", "groups"),
     *("identities", "keys", "ldap", "oidc", "outbox", "own_apis", "people", "preview", "refusals"),
     *("resources", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
     "worker",
@@ -302,6 +302,7 @@ ADDRESSES = {
     f"{BASE}/oauth2/end-session": {"GET", "POST"},
     f"{BASE}/.well-known/openid-configuration": {"GET"},
     f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
+    f"/.well-known/openid-configuration{BASE}": {"GET"},
     "/": {"GET"},
     f"{BASE}/": {"GET"},
     f"{BASE}/language": {"GET", "POST"},

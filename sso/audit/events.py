@@ -34,6 +34,12 @@ class Event(StrEnum):
         member.is_for_webhooks = mark is _SENT
         return member
 
+    AGENT_ADMITTED = "agent_admitted"
+    AGENT_CHANGED = "agent_changed"
+    AGENT_DOMAIN_ALLOWED = "agent_domain_allowed"
+    AGENT_DOMAIN_BLOCKED = "agent_domain_blocked"
+    AGENT_DOMAIN_REMOVED = "agent_domain_removed"
+    AGENT_REGISTERED = "agent_registered"
     API_CHANGED = "api_changed", _SENT
     API_CREATED = "api_created", _SENT
     API_DELETED = "api_deleted", _SENT
@@ -153,6 +159,7 @@ class Event(StrEnum):
     CLIENT_AUTHENTICATION_LIMITED = "client_authentication_limited", _ANYWAY
     CLIENT_AUTHENTICATION_FAILED_LIMITED = "client_authentication_failed_limited", _ANYWAY
     CLIENT_FORBIDDEN_LIMITED = "client_forbidden_limited", _ANYWAY
+    CLIENT_DOCUMENT_LIMITED = "client_document_limited", _ANYWAY
     CODE_ISSUED_LIMITED = "code_issued_limited", _ANYWAY
     CONSENT_DENIED_LIMITED = "consent_denied_limited", _ANYWAY
     CONSENT_GIVEN_LIMITED = "consent_given_limited", _ANYWAY
@@ -176,6 +183,7 @@ class Event(StrEnum):
     LANGUAGE_CHANGED_LIMITED = "language_changed_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY
     NAME_CHANGED_LIMITED = "name_changed_limited", _ANYWAY
+    OPEN_REGISTRATION_LIMITED = "open_registration_limited", _ANYWAY
     PASSKEY_LIMITED = "passkey_limited", _ANYWAY
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY

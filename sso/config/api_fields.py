@@ -64,6 +64,17 @@ _TABLE = (
         fact=Fact(N_("Groups in its tokens")),
     ),
     Field(
+        "agents", Kind.SWITCH,
+        "Clients that no operator registered, such as assistants, may request tokens for it.",
+        default=False,
+        option=Option("agents", update="Whether clients that nobody registered may use it."),
+        form=Input(N_("Let agents use it that nobody registered here"),
+                   N_("Assistants and editors with a client metadata document. "
+                      "People are asked each time.")),
+        fact=Fact(N_("Agents"), on=N_("May use it; people are asked each time."),
+                  off=N_("Only registered applications")),
+    ),
+    Field(
         "introspection", Kind.SWITCH,
         "It has credentials of its own to introspect its tokens.", default=False,
         option=Option("introspection", update="Whether it has credentials to introspect tokens."),

@@ -229,6 +229,17 @@ class Settings:
         checked_group,
         "sso-helpdesk",
     )
+    client_documents: str = key(
+        "which client metadata documents identify clients: off, listed (of domains that "
+        "mcp allow has named), or any",
+        one_of("off", "listed", "any"),
+        "off",
+    )
+    open_registration: str = key(
+        "true: applications may register themselves as public clients (RFC 7591)",
+        one_of("true", "false"),
+        "false",
+    )
     upstream_file: str | None = key(
         "path of a TOML file with the identity providers that people may sign in through",
         late_function("sso.config.upstream.file:checked"),
@@ -314,6 +325,11 @@ class Settings:
     def signing_secrets(self) -> list[str]:
         """Return the keys in the order of itsdangerous: all verify, the last one signs."""
         return list(reversed(self.secret_keys))
+
+    @property
+    def is_registration_open(self) -> bool:
+        """Return whether clients may register themselves."""
+        return self.open_registration == "true"
 
     @property
     def issuer(self) -> str:

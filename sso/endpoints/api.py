@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from flask import Response, abort, request
 
-from sso import context, database
+from sso import audit, context, database
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import urls
@@ -23,7 +23,7 @@ from sso.i18n.message import Message
 from sso.models import ApiToken, Client
 from sso.oauth import dpop, resource_servers
 from sso.ratelimit import limiting, refusals
-from sso.services import api_tokens, clients
+from sso.services import agents, api_tokens, clients
 from sso.services.api_tokens import Program, Service
 from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
@@ -151,7 +151,13 @@ _LONGEST_KEEP = 24 * 365  # hours
 
 
 def registrations() -> Response:
-    """List registrations, or register a client (RFC 7591)."""
+    """List registrations, or register a client (RFC 7591). It may be open to everybody."""
+    if (
+        request.method == "POST"
+        and context.settings().is_registration_open
+        and "Authorization" not in request.headers
+    ):
+        return _register_itself()
     actor = _actor()
     if request.method in ("GET", "HEAD"):
         return answer({"clients": [_document(client) for client in stored.every()]})
@@ -164,6 +170,22 @@ def registrations() -> Response:
     document = _document(client, secret)
     headers = {"Location": document["registration_client_uri"]}
     return answer(document, client.version, 201, headers)
+
+
+def _register_itself() -> Response:
+    """Register a client that nobody vouches for (RFC 7591 §3)."""
+    limiting.spend(limiting.OPEN_REGISTRATION, "")
+    fields = body()
+    try:
+        client = agents.register_itself(audit.USER, fields)
+    except Invalid as error:
+        return refused(error)
+    db.session.commit()
+    names = ("client_id", "client_name", "redirect_uris", "token_endpoint_auth_method",
+             "grant_types", "response_types", "scope", "client_id_issued_at")  # fmt: skip
+    document = clients.registration_document(client)
+    content = {name: document[name] for name in names if name in document}
+    return answer(content, status=201, headers={"Cache-Control": "no-store"})
 
 
 def registered_client(client_id: str) -> Response:

@@ -22,7 +22,12 @@ from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Reason
 from sso.flow.request import ONE_FACTOR, PARAMETERS, REPEATABLE, AuthorizationRequest
 from sso.i18n import languages
-from sso.oauth import authorization_request, authorization_server, device_authorization
+from sso.oauth import (
+    authorization_request,
+    authorization_server,
+    device_authorization,
+    document_clients,
+)
 from sso.oauth import response as oauth_response
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.authorization import Overtaken
@@ -61,6 +66,7 @@ def authorize() -> Response:
         return stale()
     if device_authorization.is_of_device(waiting.parameters):
         return to_step("pages.device", waiting)
+    document_clients.examine(waiting.parameters.get("client_id", ""))
     context.key_ring().refresh()
     signed = authorization_request.examine_request_object(waiting.parameters)
     with transaction.begin() as changes:

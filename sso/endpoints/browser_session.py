@@ -20,8 +20,9 @@ from sso.crypto import secrets
 from sso.extensions import db
 from sso.mfa.policy import PASSWORD, Proof
 from sso.models import BrowserSession, UpstreamSession, User
+from sso.oauth import document_clients
 from sso.ratelimit import device_cookie
-from sso.services import authentication, revocation, second_factors
+from sso.services import authentication, client_documents, revocation, second_factors
 from sso.store import sessions
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
@@ -108,7 +109,12 @@ def find_with_client(
 ) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
     """Return the client and the signed-in user of this browser, by one statement."""
     secret = current_user.get_id() or ""
-    client, owner = sessions.find_with_client(connection, client_id, secrets.digest(secret))
+    digest = secrets.digest(secret)
+    client, owner = sessions.find_with_client(connection, client_id, digest)
+    if client_documents.is_url(client_id):
+        client = document_clients.current(connection, client_id, client)
+        if client is not None and owner is None:
+            owner = sessions.find_owner(connection, digest)
     g.sso_locale = owner.locale if owner else None
     return client, owner
 

@@ -16,9 +16,10 @@ from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
 from sso.models import User
+from sso.oauth import document_clients
 from sso.oauth.device_authorization import is_of_device
 from sso.ratelimit import refusals
-from sso.services import revocation
+from sso.services import agents, revocation
 from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.web.pending_request import PendingRequest, sign
 
@@ -156,6 +157,12 @@ def _decided(
     if form.decision.data != "allow":
         revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
+    if document := document_clients.document_of(client_id):
+        try:
+            agents.admit(audit.USER, client_id, document.metadata)
+        except agents.Refused:
+            db.session.rollback()
+            return authorize.resume(pending)  # it says why
     given_at = revocation.remember_consent(audit.USER, user_id, client_id, *choice(form, step))
     db.session.commit()
     return authorize.resume(replace(pending, consented_at=given_at))

@@ -21,6 +21,7 @@ from sso.extensions import db
 from sso.flow import decision, resources
 from sso.i18n import languages
 from sso.models import Api
+from sso.oauth import document_clients
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
@@ -107,6 +108,8 @@ def signed_in() -> CurrentSession:
 def pending_request() -> PendingRequest | None:
     """Return the authorization request of this step. Ends the view if it is invalid."""
     pending = authorize.read_waiting()
+    if pending is not None:
+        document_clients.examine(pending.parameters.get("client_id", ""))
     if "resume" in request.args and pending is None:
         raise Answered(authorize.stale())
     return pending

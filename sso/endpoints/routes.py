@@ -103,8 +103,11 @@ ROUTES = (
     # RFC 8414 §3.1: the well-known part stands before the issuer's path.
     Route("/.well-known/oauth-authorization-server{base}", "metadata", protocol.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
+    Route("/.well-known/openid-configuration{base}", "discovery_inserted", protocol.discovery, GET,
+          PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     Route("{base}/client-logo", "client_logo", protocol.client_logo, GET, PROTOCOL),
-    Route("{base}/oauth2/register", "registrations", api.registrations, BOTH, PROTOCOL),
+    Route("{base}/oauth2/register", "registrations", api.registrations, BOTH, PROTOCOL,
+          cors=ANY_ORIGIN),
     Route("{base}/oauth2/register/<client_id>", "registered_client",
           api.registered_client, ("GET", "PUT", "DELETE"), PROTOCOL),
     Route("{base}/oauth2/register/<client_id>/secret", "client_secret",

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     AUTHORIZATION_PENDING = "authorization_pending"
     CLAIMS_NOT_JSON = "claims_not_json"
     CLAIMS_NOT_OBJECT = "claims_not_object"
+    CLIENT_DOCUMENT = "client_document"
     DENIED = "denied"
     DEVICE_CODE_EXPIRED = "device_code_expired"
     INVALID_CLAIM = "invalid_claim"
@@ -91,6 +92,9 @@ SENTENCES: dict[Cause, str] = {
     Cause.AUTHORIZATION_PENDING: "The user has not answered yet; ask again after the interval.",
     Cause.CLAIMS_NOT_JSON: N_("The parameter 'claims' is not JSON."),
     Cause.CLAIMS_NOT_OBJECT: N_("The parameter 'claims' is not a JSON object."),
+    Cause.CLIENT_DOCUMENT: N_(
+        "The client metadata document at the client_id cannot be used: %(reason)s."
+    ),
     Cause.DENIED: N_("The user refused."),
     Cause.DEVICE_CODE_EXPIRED: "The device code has expired; request a new one.",
     Cause.INVALID_CLAIM: N_("A claim in 'claims' is neither null nor a JSON object."),
@@ -207,6 +211,7 @@ class Reason(StrEnum):
     API_ELSEWHERE = "api_elsewhere"
     ASSERTION = "assertion"
     CLIENT_DISABLED = "client_disabled"
+    CLIENT_DOCUMENT = "client_document"
     EXPIRED = "expired"
     EXPIRED_SECRET = "expired_secret"  # noqa: S105 (no secret)
     GRANT_ENDED = "grant_ended"
@@ -240,6 +245,7 @@ REASONS: dict[Reason, str] = {
     Reason.API_ELSEWHERE: "the credentials of an API, which can only introspect",
     Reason.ASSERTION: "assertion: %(fault)s",
     Reason.CLIENT_DISABLED: "disabled client",
+    Reason.CLIENT_DOCUMENT: "client metadata document: %(fault)s",
     Reason.EXPIRED: "expired",
     Reason.EXPIRED_SECRET: "a previous secret, which has expired",
     Reason.GRANT_ENDED: "its grant has ended: %(end_reason)s",

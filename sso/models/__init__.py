@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sso.models.agents import AgentDomain as AgentDomain
     from sso.models.apis import Api as Api
     from sso.models.apis import FormerApi as FormerApi
     from sso.models.clients import Client as Client
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sso.models.users import User as User
 
 _TABLES = {
+    "agents": ("AgentDomain",),
     "apis": ("Api", "FormerApi"),
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "devices": ("DeviceCode",),

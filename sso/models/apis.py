@@ -30,6 +30,8 @@ class Api(Base):
     # Whether its tokens carry the user's groups (RFC 9068 §2.2.3.1).
     includes_groups: Mapped[bool] = mapped_column(default=False, server_default=false())
     access_token_lifetime: Mapped[int | None]  # seconds
+    # Whether clients that no operator registered may request tokens for it.
+    agents: Mapped[bool] = mapped_column(default=False, server_default=false())
     secret_digest: Mapped[str | None] = mapped_column(String(80))
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)

@@ -17,7 +17,10 @@ from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_
 from sso.crypto import secrets
 from sso.extensions import Base, UtcDateTime
 
+MAX_CLIENT_ID = 255  # characters; a client identifier may be the URL of a metadata document
+DOCUMENT, OPEN = "document", "open"  # registered by nobody: see `Client.registration`
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
+_IS_AGENT = text("registration IS NOT NULL")
 
 
 def api_entry(text: str) -> tuple[str, tuple[str, ...] | None]:
@@ -33,6 +36,7 @@ class ClientRegistration:
         secret_digest: Any
         previous_secret_digest: Any
         previous_secret_expires_at: Any
+        registration: Any
 
         @property
         def client_metadata(self) -> dict[str, Any]: ...
@@ -40,6 +44,11 @@ class ClientRegistration:
     @property
     def name(self) -> str:
         return str(self.client_metadata["client_name"])
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether no operator registered it: it has a metadata document, or registered itself."""
+        return self.registration is not None
 
     @property
     def groups(self) -> list[str]:
@@ -171,10 +180,12 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     __table_args__ = (
         Index("ix_clients_launchable", "client_id", postgresql_where=HAS_HOME_URL,
               sqlite_where=HAS_HOME_URL),
+        Index("ix_clients_agents", "updated_at", "client_id",
+              postgresql_where=_IS_AGENT, sqlite_where=_IS_AGENT),
     )  # fmt: skip
 
     # Authlib's columns store the secret in clear, and its client_id has no unique constraint.
-    client_id: Mapped[str] = mapped_column(String(48), primary_key=True)
+    client_id: Mapped[str] = mapped_column(String(MAX_CLIENT_ID), primary_key=True)
     client_secret = None
     client_secret_expires_at = None
     client_id_issued_at = None
@@ -185,6 +196,10 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     first_party: Mapped[bool] = mapped_column(default=False, server_default=false())
     require_pkce: Mapped[bool] = mapped_column(default=False, server_default=false())
     require_mfa: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # How it came here; `None`: an operator registered it.
+    registration: Mapped[str | None] = mapped_column(String(10))
+    # When its metadata document was read, of a client that has one.
+    document_read_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)

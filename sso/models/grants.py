@@ -15,7 +15,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
-from sso.models.clients import Client
+from sso.models.clients import MAX_CLIENT_ID, Client
 from sso.models.users import BrowserSession, User
 
 
@@ -114,7 +114,7 @@ class Token(Base, OAuth2TokenMixin):
     token_type = None  # by whether there is a `dpop_jkt`
 
     # The client that got it by token exchange (RFC 8693); empty: that of the grant.
-    client_id: Mapped[str | None] = mapped_column(String(48))
+    client_id: Mapped[str | None] = mapped_column(String(MAX_CLIENT_ID))
     # The clients that act with an exchanged token, the newest first, with spaces between them.
     actors: Mapped[str | None] = mapped_column(Text)
     jti: Mapped[str] = mapped_column(String(43), primary_key=True)

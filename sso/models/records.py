@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, SmallInteger, Str
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso.extensions import Base, UtcDateTime
-from sso.models.clients import Client
+from sso.models.clients import MAX_CLIENT_ID, Client
 from sso.models.users import User
 
 
@@ -37,7 +37,7 @@ class AuditEvent(Base):
     at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     name: Mapped[str] = mapped_column(String(60))
     user_id: Mapped[str | None] = mapped_column(String(36))
-    client_id: Mapped[str | None] = mapped_column(String(48))
+    client_id: Mapped[str | None] = mapped_column(String(MAX_CLIENT_ID))
     address: Mapped[str | None] = mapped_column(String(45))
     browser: Mapped[str | None] = mapped_column(String(200))
     fields: Mapped[str] = mapped_column(Text, default="{}")  # JSON, as it was hashed

@@ -4,7 +4,7 @@ from typing import cast
 
 from flask import Flask, current_app
 
-from sso.oauth import key_sets
+from sso.oauth import document_clients, key_sets
 from sso.oauth.end_session import EndSessionEndpoint
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.grants.client_credentials import ClientCredentialsGrant
@@ -32,6 +32,7 @@ def init_app(app: Flask) -> None:
     server.register_endpoint(EndSessionEndpoint)
     app.extensions["sso.oauth"] = server
     key_sets.init_app(app)
+    document_clients.init_app(app)
 
 
 def authorization_server() -> AuthorizationServer:

@@ -78,6 +78,17 @@ class ProtocolRequest(OAuth2Request):
         return stored_apis.of_client(self.connection, self.client)
 
     @property
+    def default_api(self) -> str | None:
+        """The API that tokens are for if the client names no resource.
+
+        An agent, which nobody registered, has one if there is exactly one API for agents.
+        """
+        if self.client.is_agent and len(self.apis) == 1:
+            return next(iter(self.apis))
+        registered: str | None = self.client.default_api
+        return registered
+
+    @property
     def dpop_jkt(self) -> str | None:
         """The thumbprint of the key that the client has proven to have."""
         return self.proof.thumbprint if self.proof else None

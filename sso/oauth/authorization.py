@@ -17,9 +17,9 @@ from sso import clock, context
 from sso.crypto import secrets
 from sso.flow import decision
 from sso.flow import request as flow_request
-from sso.flow.refusals import Cause, because, describe
+from sso.flow.refusals import Cause, Reason, because, describe
 from sso.flow.request import AuthorizationRequest
-from sso.oauth import response, tokens
+from sso.oauth import document_clients, response, tokens
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import approvals, clients
@@ -56,6 +56,10 @@ class AuthorizationEndpoint:
         if not payload.client_id:
             raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="client_id"))
         if client is None:
+            if error := document_clients.error_of(payload.client_id):
+                request.details["reason"] = because(Reason.CLIENT_DOCUMENT, fault=str(error))
+                request.facts["document"] = str(error)
+                raise InvalidClientError(describe(Cause.CLIENT_DOCUMENT, reason=_plain(error)))
             if reason := clients.why_not_enabled(request.connection, payload.client_id):
                 request.details["reason"] = because(reason)
             raise InvalidClientError("No client with this client_id is registered and enabled.")
@@ -114,7 +118,7 @@ class AuthorizationEndpoint:
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),
                 apis=self.request.apis,
-                default_api=client.default_api,
+                default_api=self.request.default_api,
                 issuer=context.settings().issuer,
             )
         except parameters.ParameterFault as error:
@@ -124,7 +128,7 @@ class AuthorizationEndpoint:
             if error.error == "invalid_scope":
                 self.request.details["dropped"] = values.get("scope")
             if error.error == "invalid_target":
-                self.request.facts["resource"] = values.get("resource") or client.default_api
+                self.request.facts["resource"] = values.get("resource") or self.request.default_api
             if error.parameter:
                 self.request.facts |= _what_was_sent(error.parameter, values)
             raise OAuth2Error(error.description, error=error.error) from None
@@ -182,6 +186,12 @@ class AuthorizationEndpoint:
         )
         if not is_stored:
             raise Overtaken
+
+
+def _plain(text: str) -> str:
+    """Return a text with the characters that an error description may have (RFC 6749 §5.2)."""
+    text = text.replace("§", "section ").replace('"', "'").replace("…", "...")
+    return "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in text)
 
 
 # What a program sets, and never a person or chance: no secrets.

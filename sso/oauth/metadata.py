@@ -4,7 +4,7 @@ from typing import Any
 
 from sso.config.client_fields import GRANT_TYPES
 from sso.config.settings import Settings
-from sso.config.urls import ENDPOINTS
+from sso.config.urls import ENDPOINTS, REGISTRATION
 from sso.crypto import client_jwt, dpop, keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
@@ -48,7 +48,18 @@ def document(settings: Settings) -> dict[str, Any]:
         "request_object_signing_alg_values_supported": list(client_jwt.ALGORITHMS),
         "require_signed_request_object": False,
         "request_uri_parameter_supported": False,
+        **_of_agents(settings),
     }
+
+
+def _of_agents(settings: Settings) -> dict[str, Any]:
+    """Return what clients that nobody registered look for."""
+    document: dict[str, Any] = {}
+    if settings.client_documents != "off":
+        document["client_id_metadata_document_supported"] = True
+    if settings.is_registration_open:
+        document["registration_endpoint"] = settings.base_url + REGISTRATION
+    return document
 
 
 _PROTOCOL_CLAIMS = (

@@ -78,9 +78,19 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         if response.is_no_refusal(request, error):
             return self.handle_response(*error())
         response.note_refusal(request, error)
-        if request and error.redirect_uri:
+        if request and error.redirect_uri and self._may_redirect(request):
             return self.handle_response(*response.error_to_client(request, error))
         return response.error_here(error, request.client if request else None)
+
+    @staticmethod
+    def _may_redirect(request: ProtocolRequest) -> bool:
+        """Return whether an error may lead the browser to the client.
+
+        A stranger can be an agent: without a person's decision, this would redirect openly
+        (RFC 9700 §4.11.2).
+        """
+        asked = request.authorization_request
+        return not request.client.is_agent or (asked is not None and asked.denied)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Do nothing: security events are logged by `audit` where they happen."""

@@ -134,6 +134,9 @@ EXCHANGED_TOKENS = Budget("exchanged_tokens", most=360_000, seconds=HOUR)
 # Each is a row until it expires. A service that asks for a token before each of its requests, ten a
 # second, is within it.
 SERVICE_TOKENS = Budget("service_tokens", most=36_000, seconds=HOUR)
+# Of documents that no person has allowed yet. Each URL is read at most twice a minute.
+CLIENT_DOCUMENT = Flooding("client_document", account=300, ip_address=60)
+OPEN_REGISTRATION = Flooding("open_registration", account=2000, ip_address=20)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 # A device asks once for each sign-in.
 DEVICE_REQUEST = Flooding("device_request", account=10_000, ip_address=20_000)

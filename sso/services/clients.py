@@ -105,12 +105,19 @@ def _draft(
     elif secret:
         raise Invalid([_SECRETLESS])
     client = Client(
-        client_id=client_id or _client_id(),
+        client_id=client_id or new_client_id(),
         secret_digest=crypto_secrets.digest(secret) if secret else "",
     )
     clients.set_disabled(client, bool(fields.get("disabled")))
     _edit(client, replacing_registration(fields))
     return client, secret or ""
+
+
+def draft_agent(client_id: str, fields: Mapping[str, Any], registration: str) -> Client:
+    """Make a client that no operator registered, without storing it. Raises `Invalid`."""
+    client = Client(client_id=client_id, secret_digest="", registration=registration)
+    _edit(client, replacing_registration(fields))
+    return client
 
 
 @audit.acting
@@ -311,7 +318,7 @@ def _tidy(name: str, value: Any) -> Any:
     return list(dict.fromkeys(value)) if isinstance(value, list | tuple) else value
 
 
-def _client_id() -> str:
+def new_client_id() -> str:
     """Return a random identifier without a leading dash, which commands would read as an option."""
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass

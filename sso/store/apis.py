@@ -43,12 +43,19 @@ class _Row:
 _FIND_ENABLED = select(*(_TABLE.c[field.name] for field in fields(_Row))).where(
     _TABLE.c.identifier == bindparam("identifier"), _TABLE.c.disabled_at.is_(None)
 )
+_FOR_AGENTS = (
+    select(*(_TABLE.c[field.name] for field in fields(_Row)))
+    .where(_TABLE.c.agents, _TABLE.c.disabled_at.is_(None))
+    .order_by(_TABLE.c.created_at, _TABLE.c.api_id)
+)
 _MOST_CACHED = 20_000  # scopes, of all clients together: some 20 MB with their translations
 _cache: dict[tuple[str, datetime, tuple[str, ...]], Apis] = {}
 
 
 def of_client(connection: Connection, client: RegisteredClient) -> Apis:
     """Return the enabled APIs that a client may use, in the order of its registration."""
+    if client.is_agent:
+        return _of_agents(connection)
     entries = client.client_metadata.get("apis")
     if not entries:
         return resources.NO_APIS
@@ -59,6 +66,18 @@ def of_client(connection: Connection, client: RegisteredClient) -> Apis:
             _cache.clear()
         apis = _cache[key] = _read(connection, client)
     return apis
+
+
+def _of_agents(connection: Connection) -> Apis:
+    """Return the enabled APIs that clients may use which nobody registered, oldest first.
+
+    It is read each time: there is no registration to touch when an API changes.
+    """
+    rows = connection.execute(_FOR_AGENTS).mappings()
+    return {
+        row["identifier"]: resources.Api(**{**row, "groups": frozenset(row["groups"])})
+        for row in rows
+    }
 
 
 def _size(apis: Apis) -> int:

@@ -166,6 +166,8 @@ class RegisteredClient(ClientRegistration, ClientMixin):
     require_pkce: bool
     require_mfa: bool
     updated_at: datetime
+    registration: str | None
+    document_read_at: datetime | None
 
     @cached_property
     def scope(self) -> str:
@@ -190,16 +192,18 @@ class RegisteredClient(ClientRegistration, ClientMixin):
 
     def _is_one_of(self, uri: str, registered: Iterable[str]) -> bool:
         """Compare exactly, except for a public client's loopback port (RFC 9700 §4.1.3)."""
-        if self.is_public:
+        if self.is_public or self.is_agent:
             uri, registered = _without_port(uri), map(_without_port, registered)
         return uri in registered
 
     def policy_at(self, redirect_uri: str) -> Policy:
         """Return the policy for `flow.decision`. Only the redirect URI identifies a public client,
-        and any program on the user's device may have the same one (RFC 8252 §8.6).
+        and any program on the user's device may have the same one (RFC 8252 §8.6). Nobody vouches
+        for an agent: people are asked each time, also because its document may have changed.
         """
-        ask_each_time = self.is_public and urls.is_native(redirect_uri)
-        return Policy(self.first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
+        ask_each_time = self.is_agent or (self.is_public and urls.is_native(redirect_uri))
+        is_first_party = self.first_party and not self.is_agent
+        return Policy(is_first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
 
     def has_origin(self, origin: str) -> bool:
         """Return whether a script of this web origin may read answers to the client."""

@@ -14,6 +14,7 @@ from sso.models import (
     ApiToken,
     AuthorizationCode,
     BrowserSession,
+    Client,
     DeviceCode,
     Grant,
     ImportedHash,
@@ -43,6 +44,7 @@ KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not not
 KEEP_REFUSALS = timedelta(days=7)
 KEEP_KEYS = timedelta(days=90)
 KEEP_API_TOKENS = timedelta(days=90)
+KEEP_AGENTS = timedelta(days=30)  # without use
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,11 @@ def _has_later() -> ColumnElement[bool]:
     )
 
 
+def _agent(_: datetime) -> ColumnElement[bool]:
+    # A disabled one stays, so that it does not come back.
+    return and_(Client.disabled_at.is_(None), ~exists().where(Grant.client_id == Client.client_id))
+
+
 def _mail(now: datetime) -> ColumnElement[bool]:
     # Never delivered: strangers requested them for email addresses that no account has.
     has_no_account = and_(Mail.attempts == 1, Mail.delivered_at.is_(None))
@@ -234,5 +241,6 @@ EXPIRIES = (
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
     Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),
+    Expiry(Client, Client.updated_at, KEEP_AGENTS, _agent, among=Client.registration.is_not(None)),
     Expiry(ImportedHash, ImportedHash.imported_at, condition=_imported_hash),
 )

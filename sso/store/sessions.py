@@ -63,15 +63,18 @@ _FIND_LIVE = (
 )
 _SESSIONS, _USERS = prepared.table(BrowserSession), prepared.table(User)
 _OF_SESSION = ("auth_time", "amr", "acr", "last_seen_at", "ends_at", "decisions_used_until")
+_OWNER = (
+    _SESSIONS.c.id.label("owner_session_id"),
+    *(_SESSIONS.c[name].label(f"owner_{name}") for name in _OF_SESSION),
+    _USERS.c.id.label("owner_user_id"),
+    _USERS.c.groups.label("owner_groups"),
+    _USERS.c.updated_at.label("owner_user_seen"),
+    _USERS.c.claims["locale"].as_string().label("owner_locale"),
+)
 _FIND_WITH_CLIENT = (
     select(
         *clients.COLUMNS,
-        _SESSIONS.c.id.label("owner_session_id"),
-        *(_SESSIONS.c[name].label(f"owner_{name}") for name in _OF_SESSION),
-        _USERS.c.id.label("owner_user_id"),
-        _USERS.c.groups.label("owner_groups"),
-        _USERS.c.updated_at.label("owner_user_seen"),
-        _USERS.c.claims["locale"].as_string().label("owner_locale"),
+        *_OWNER,
         *prepared.columns(ConsentRecord, prepared.table(Consent), "consent_"),
     )
     .select_from(Client)
@@ -79,6 +82,12 @@ _FIND_WITH_CLIENT = (
     .outerjoin(User, and_(User.id == BrowserSession.user_id, _ENABLED))
     .outerjoin(Consent, and_(Consent.user_id == User.id, Consent.client_id == Client.client_id))
     .where(Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None))
+)
+_FIND_OWNER = (
+    select(*_OWNER)
+    .select_from(BrowserSession)
+    .join(User, and_(User.id == BrowserSession.user_id, _ENABLED))
+    .where(BrowserSession.digest == bindparam("digest"), _LIVE)
 )
 
 
@@ -108,6 +117,12 @@ def find_with_client(
         return client, None
     consent = prepared.record(ConsentRecord, row, "consent_") if row["consent_updated_at"] else None
     return client, prepared.record(ResourceOwner, row, "owner_", consent=consent)
+
+
+def find_owner(connection: Connection, digest: str) -> ResourceOwner | None:
+    """Return the live session with its user, for a client that is not stored."""
+    row = prepared.first(connection, _FIND_OWNER, {"digest": digest, "now": clock.now()})
+    return prepared.record(ResourceOwner, row, "owner_", consent=None) if row else None
 
 
 def add(session: BrowserSession) -> None:

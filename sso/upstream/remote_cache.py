@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from copy import copy
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Generic, TypeVar
 
@@ -28,6 +29,7 @@ PAUSE = timedelta(seconds=30)  # between two readings of a URL
 SECONDS = 5.0  # that a request waits
 MAX_WAITING = 32  # requests of this process
 MAX_READING = 16  # URLs
+MOST_ENTRIES = 2000  # URLs; strangers may name some
 T = TypeVar("T")
 
 
@@ -78,10 +80,22 @@ def _any(_: object) -> bool:
 
 
 class RemoteCache(Generic[T]):
-    """The documents that this process has read from URLs. `name` describes them in the log."""
+    """The documents that this process has read from URLs. `name` describes them in the log.
 
-    def __init__(self, read: Callable[[str], T], name: str) -> None:
+    `kept`: how long a document serves while its URL cannot be read. `fresh_for`: how long one
+    serves before it is read again.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], T],
+        name: str,
+        *,
+        kept: timedelta = KEPT,
+        fresh_for: Callable[[T], timedelta] = lambda _: FRESH,
+    ) -> None:
         self._read = read
+        self._kept, self._fresh_for = kept, fresh_for
         self._name = name
         self._lock = Lock()
         self._entries: dict[str, _Entry[T]] = {}
@@ -94,17 +108,23 @@ class RemoteCache(Generic[T]):
         Raises `RemoteUnavailable`.
         """
         entry, reading = self._entry(url, suits)
-        if entry.has(suits, KEPT) and entry.content is not None:
+        if entry.has(suits, self._kept) and entry.content is not None:
             return entry.content  # and if it is old, another one is on its way
         if reading is not None:
             return self._wait(reading)
-        if entry.has(_any, KEPT) and entry.content is not None:
+        if entry.has(_any, self._kept) and entry.content is not None:
             return entry.content
         if entry.trouble is None:
             raise RemoteUnavailable("it is not there yet", is_passing=True)
-        raise RemoteUnavailable(
-            entry.trouble.reason, entry.trouble.detail, is_private=entry.trouble.is_private
-        )
+        raise copy(entry.trouble)  # each request raises its own
+
+    def has_fresh(self, url: str) -> bool:
+        """Return whether a document is there that need not be read again yet."""
+        with self._lock:
+            entry = self._entries.get(url)
+            if entry is None or entry.content is None:
+                return False
+            return entry.has(_any, self._fresh_for(entry.content))
 
     def doubt(self, url: str) -> None:
         """Mark a document as doubtful: it is read again soon, and used until then."""
@@ -114,11 +134,24 @@ class RemoteCache(Generic[T]):
 
     def _entry(self, url: str, suits: Callable[[T], bool]) -> "tuple[_Entry[T], Future[T] | None]":
         with self._lock:
+            if url not in self._entries:
+                self._make_room()
             entry = self._entries.setdefault(url, _Entry())
-            if entry.reading is None and not entry.has(suits, FRESH) and self._is_due(entry):
+            fresh = self._fresh_for(entry.content) if entry.content is not None else FRESH
+            if entry.reading is None and not entry.has(suits, fresh) and self._is_due(entry):
                 entry.reading = Future()
                 Thread(target=self._fetch, args=(url, entry, entry.reading), daemon=True).start()
             return entry, entry.reading
+
+    def _make_room(self) -> None:
+        """Forget the URL that was tried longest ago, if there are too many."""
+        if len(self._entries) < MOST_ENTRIES:
+            return
+        idle = [url for url, entry in self._entries.items() if entry.reading is None]
+        never = datetime.min.replace(tzinfo=UTC)
+        oldest = min(idle, key=lambda url: self._entries[url].tried_at or never, default=None)
+        if oldest is not None:
+            del self._entries[oldest]
 
     def _is_due(self, entry: _Entry[T]) -> bool:
         now = clock.now()

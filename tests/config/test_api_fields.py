@@ -28,6 +28,7 @@ EVERYTHING: dict[str, Any] = {
     "groups": ["readers"],
     "access_token_lifetime": 120,
     "includes_groups": True,
+    "agents": True,
     "introspection": True,
     "disabled": False,
 }

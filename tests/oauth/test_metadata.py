@@ -17,6 +17,7 @@ def test_both_addresses_give_the_same_valid_document(app: Flask) -> None:
     http = app.test_client()
     found = http.get(f"{BASE}/.well-known/openid-configuration").get_json()
     assert http.get(f"/.well-known/oauth-authorization-server{BASE}").get_json() == found
+    assert http.get(f"/.well-known/openid-configuration{BASE}").get_json() == found
     assert found["issuer"] == ISSUER
     metadata = OpenIDProviderMetadata(found)
     metadata.validate(
@@ -101,7 +102,6 @@ def test_the_key_set_is_also_where_clients_of_better_auth_look(app: Flask) -> No
     "path",
     [
         "/.well-known/openid-configuration",
-        f"/.well-known/openid-configuration{BASE}",
         "/.well-known/oauth-authorization-server",
         "/.well-known/oauth-authorization-server/api",
         f"/.well-known/oauth-authorization-server{BASE}/",

@@ -13,6 +13,7 @@ from jinja2.bccache import Bucket
 from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
+from sso.oauth import document_clients
 from sso.oauth.key_sets import KeySets
 from sso.observability import logs
 from sso.process import concurrency
@@ -84,6 +85,7 @@ class _Made:
         ring._loaded = ring._loaded_at = None
         extensions["sso.limits"] = LimitStorage(settings.redis_url)
         extensions["sso.key_sets"] = KeySets()
+        document_clients.init_app(app)
         del vars(app)["wsgi_app"]
         concurrency.init_app(app)
         proxies.init_app(app, settings.trusted_proxies, settings.base_path)

@@ -1,0 +1,174 @@
+"""Agents: clients that no operator registered, such as assistants and editors (MCP clients).
+
+A document at an https URL describes a client (`client_documents`), or a client registers itself
+(RFC 7591). The operator decides which domains may do so; people decide at each approval. An agent
+is stored when the first person is asked about it and allows it, or when it registers itself.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sso import audit, clock, context
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.errors import OperatorError
+from sso.extensions import db
+from sso.i18n.message import Message
+from sso.models import AgentDomain, Client
+from sso.models.agents import ALLOWED, BLOCKED
+from sso.models.clients import DOCUMENT
+from sso.services import client_documents, clients, roles
+from sso.services.checks import Invalid
+from sso.store import agents
+from sso.store import clients as stored_clients
+
+OFF, LISTED, ANY = "off", "listed", "any"  # SSO_CLIENT_DOCUMENTS
+MOST_DOMAINS = 1000
+MOST_OPEN = 10_000  # clients that registered themselves
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
+
+
+class Refused(OperatorError):
+    """An agent is not admitted; `str()` says why, also to strangers."""
+
+
+def policy_error(connection: Connection, domain: str) -> Message | None:
+    """Return why the documents of a domain identify no clients here, or `None`.
+
+    A blocked domain blocks the domains below it. An allowed one allows itself alone: its owner may
+    have given a subdomain to somebody else.
+    """
+    policy = context.settings().client_documents
+    if policy == OFF:
+        return Message("client metadata documents are switched off (SSO_CLIENT_DOCUMENTS)")
+    statuses = agents.statuses(connection, domain)
+    if BLOCKED in statuses.values():
+        return Message("the domain %(domain)s is blocked", domain=domain)
+    if policy == LISTED and statuses.get(domain) != ALLOWED:
+        return Message("the domain %(domain)s is not among those that are allowed", domain=domain)
+    return None
+
+
+@audit.acting
+def admit(actor: Actor, client_id: str, metadata: Mapping[str, Any]) -> None:
+    """Store an agent that a person allows, or what has changed in its document since.
+
+    `metadata`: what its document registers now. Raises `Refused` if its domain was blocked or the
+    client disabled meanwhile.
+    """
+    agents.lock()
+    domain = client_documents.domain_of(client_id)
+    if error := policy_error(db.session.connection(), domain):
+        raise Refused(str(error))
+    client = stored_clients.lock(client_id)
+    if client is None:
+        client = Client(
+            client_id=client_id, secret_digest="", registration=DOCUMENT, require_pkce=True
+        )
+        client.document_read_at = clock.now()
+        client.set_client_metadata(dict(metadata))
+        stored_clients.add(client)
+        stored_clients.keep_origins(client)
+        audit.event(Event.AGENT_ADMITTED, client=client_id)
+        return
+    if client.disabled_at is not None:
+        raise Refused(f"the client {client.client_id} is disabled")
+    client.document_read_at = clock.now()
+    metadata = client_documents.with_policy(metadata, client.client_metadata)
+    if client.client_metadata != metadata:
+        client.set_client_metadata(metadata)
+        stored_clients.keep_origins(client)
+        audit.event(Event.AGENT_CHANGED, client=client.client_id)
+    db.session.flush()
+
+
+@audit.acting
+def register_itself(actor: Actor, fields: Mapping[str, Any]) -> Client:
+    """Register a client for a stranger (RFC 7591 §3): public, with PKCE. Raises `Invalid`.
+
+    `fields`: what the stranger sent. Fields that nobody may choose for himself are left out, and an
+    authentication method is replaced by none (§3.2.1).
+    """
+    draft = client_documents.of_stranger(fields)
+    agents.lock()
+    if agents.count_open() >= MOST_OPEN:
+        raise Invalid([Message("too many clients have registered themselves; try again later")])
+    stored_clients.add(draft)
+    stored_clients.keep_origins(draft)
+    audit.event(Event.AGENT_REGISTERED, client=draft.client_id)
+    return draft
+
+
+@audit.acting
+def allow(actor: Actor, domain: str) -> str:
+    """Allow the clients whose documents are at a domain; return it in lower case.
+
+    It counts with SSO_CLIENT_DOCUMENTS=listed. Clients that were disabled stay disabled. Raises
+    `Invalid`.
+    """
+    roles.require_admin(actor)
+    return _decide(domain, ALLOWED, Event.AGENT_DOMAIN_ALLOWED)
+
+
+@audit.acting
+def block(actor: Actor, domain: str) -> tuple[str, list[str]]:
+    """Block a domain with the domains below it: their clients are disabled, their tokens end.
+
+    Return the domain, and the identifiers of the clients. Raises `Invalid`.
+    """
+    roles.require_admin(actor)
+    domain = _decide(domain, BLOCKED, Event.AGENT_DOMAIN_BLOCKED)
+    client_ids = agents.ids_of_domain(domain)
+    for client_id in client_ids:
+        clients.disable(actor, client_id)
+    return domain, client_ids
+
+
+@audit.acting
+def remove(actor: Actor, domain: str) -> str:
+    """Forget what was decided about a domain. With the policy listed, its clients are disabled.
+
+    Clients that were disabled stay disabled. Raises `LookupError`.
+    """
+    roles.require_admin(actor)
+    domain = domain.strip().lower()
+    agents.lock()
+    row = agents.find_domain(domain)
+    if row is None:
+        raise LookupError(domain)
+    was_allowed = row.status == ALLOWED
+    agents.remove_domain(row)
+    audit.event(Event.AGENT_DOMAIN_REMOVED, by=actor.by, what=domain)
+    if was_allowed and context.settings().client_documents == LISTED:
+        for client_id in agents.ids_of_domain(domain):
+            if client_documents.domain_of(client_id) == domain:
+                clients.disable(actor, client_id)
+    return domain
+
+
+def _decide(domain: str, status: str, event: Event) -> str:
+    domain = domain.strip().lower()
+    if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
+        raise Invalid(
+            [Message("%(domain)s is not a domain such as example.com", domain=repr(domain[:100]))]
+        )
+    agents.lock()
+    if agents.find_domain(domain) is None and agents.count_domains() >= MOST_DOMAINS:
+        raise Invalid([Message("there are %(most)d domains already", most=MOST_DOMAINS)])
+    agents.set_status(domain, status)
+    audit.event(event, what=domain)
+    return domain
+
+
+def domains() -> list[AgentDomain]:
+    """Return the domains that operators decided about, by name."""
+    return list(agents.domains())
+
+
+def has_document(client: Client) -> bool:
+    """Return whether a metadata document describes the client."""
+    return client.registration == DOCUMENT
