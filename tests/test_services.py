@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import event as on
 from sqlalchemy import select
 
 import sso.services
-from sso import audit, clock, database
+from sso import audit, clock, context, database
 from sso.config import images
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
@@ -41,9 +41,11 @@ from sso.presets import loader
 from sso.presets.installation import install
 from sso.services import (
     accounts,
+    agents,
     api_tokens,
     apis,
     authentication,
+    client_documents,
     clients,
     credentials,
     declared_accounts,
@@ -228,7 +230,47 @@ def of(path: str) -> Callable[[World], Any]:
 
 
 ERIN = {"email": "erin@example.com", "name": "Erin"}
+AGENT = "https://agent.example/client.json"
+DOCUMENT = {"client_id": AGENT, "redirect_uris": ["http://127.0.0.1/callback"]}
+
+
+def with_documents(_: World) -> None:
+    settings = context.settings()
+    current_app.extensions["sso.settings"] = replace(settings, client_documents="any")
+
+
+def admitted(_: World) -> None:
+    agents.allow(audit.SYSTEM, "agent.example")
+    metadata = client_documents.registered(AGENT, DOCUMENT).client_metadata
+    db.session.add(Client(client_id=AGENT, secret_digest="", registration="document"))
+    db.session.flush()
+    client = db.session.get(Client, AGENT)
+    assert client is not None
+    client.set_client_metadata(metadata)
+
+
 CASES = [
+    Case(agents.admit, lambda _, __: agents.admit(OLGA, AGENT, {}),
+         "agent_admitted", "", with_documents),
+    act(agents.register_itself, "agent_registered", "", DOCUMENT),
+    act(agents.allow, "agent_domain_allowed", "", "agent.example"),
+    act(agents.block, "agent_domain_blocked", "", "agent.example"),
+    Case(agents.block, lambda _, __: agents.block(OLGA, "agent.example"),
+         "agent_domain_blocked client_disabled", "", admitted),
+    Case(agents.remove, lambda _, __: agents.remove(OLGA, "agent.example"),
+         "agent_domain_removed", "", admitted),
+    plain(agents.policy_error, "", lambda _: database.session_connection(), "agent.example"),
+    plain(agents.domains, ""),
+    plain(agents.has_document, "", lambda w: w.client),
+    plain(client_documents.is_url, "", AGENT),
+    plain(client_documents.domain_of, "", AGENT),
+    plain(client_documents.url_error, "", AGENT),
+    plain(client_documents.registered, "", AGENT, DOCUMENT),
+    plain(client_documents.of_stranger, "", DOCUMENT),
+    plain(client_documents.with_policy, "", {}, {}),
+    plain(client_documents.scope_of, "", None),
+    plain(clients.draft_agent, "", AGENT, METADATA, "open"),
+    plain(clients.new_client_id, ""),
     act(accounts.create, "user_created", "verify", **ERIN, password=NEW),
     act(accounts.create, "user_created", "", **ERIN, password=NEW, email_verified=True),
     act(accounts.create, "user_created", "invite", **ERIN, is_invited=True),

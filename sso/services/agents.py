@@ -63,7 +63,7 @@ def admit(actor: Actor, client_id: str, metadata: Mapping[str, Any]) -> None:
     agents.lock()
     domain = client_documents.domain_of(client_id)
     if error := policy_error(db.session.connection(), domain):
-        raise Refused(str(error))
+        raise Refused(error)
     client = stored_clients.lock(client_id)
     if client is None:
         client = Client(
@@ -76,7 +76,7 @@ def admit(actor: Actor, client_id: str, metadata: Mapping[str, Any]) -> None:
         audit.event(Event.AGENT_ADMITTED, client=client_id)
         return
     if client.disabled_at is not None:
-        raise Refused(f"the client {client.client_id} is disabled")
+        raise Refused(Message("the client %(client)s is disabled", client=client.client_id))
     client.document_read_at = clock.now()
     metadata = client_documents.with_policy(metadata, client.client_metadata)
     if client.client_metadata != metadata:
