@@ -33,6 +33,7 @@ TARGETS = {
     "exports.jsonl": "made by url_for",
     "home_url": "our own",
     "link": "a mailed link, below our own URL",
+    "one.link": "made by url_for",
     "link[1]": "made by url_for",
     "logo": "made by url_for",
     "next_url": "made by url_for",

@@ -57,6 +57,16 @@ class Action(Generic[T]):
     after_commit: Callable[[], object] = lambda: None
 
 
+@dataclass(frozen=True)
+class Button:
+    """A link to the page that asks before an action. `question`: what the action does."""
+
+    label: str
+    question: str
+    link: str
+    is_danger: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resource(Generic[T]):
     """A kind of object that administration manages, such as users.
@@ -95,6 +105,18 @@ class Resource(Generic[T]):
             and (staff.is_admin or action.is_for_helpdesk)
             and action.applies(item)
         }
+
+    def buttons(self, item: T, endpoint: str) -> list["Button"]:
+        """Return the buttons for the offered actions, which this endpoint carries out."""
+        return [
+            Button(
+                action.label,
+                self._question(action, item),
+                admin_page.url(endpoint, **self.query(item), do=name),
+                action.is_danger,
+            )
+            for name, action in self.offered(item).items()
+        ]
 
     def url(self, item: T) -> str:
         """Return the URL of an item's page, or of the list."""
@@ -140,15 +162,13 @@ class Resource(Generic[T]):
         return action.run(actor, item, *([form.seen.data or ""] if action.version else []))
 
     def _ask(self, action: Action[T], item: T, form: ConfirmForm, refusal: Refusal) -> Response:
-        label, title, question = gettext(action.label), self.title(item), action.question
+        label, title = gettext(action.label), self.title(item)
         return admin_page.render(
             "admin/ask.html",
             self.section,
             form=form,
             title=f"{label} · {title}" if title else label,
-            question=gettext(question, **self.variables(item))
-            if isinstance(question, str)
-            else question(item),
+            question=self._question(action, item),
             button=label,
             back=self.url(item),
             ends=action.ends,
@@ -156,6 +176,11 @@ class Resource(Generic[T]):
             errors=[_CHANGED] if refusal.differences else refusal.errors,
             warnings=action.warnings(item),
         )
+
+    def _question(self, action: Action[T], item: T) -> str:
+        if isinstance(action.question, str):
+            return str(gettext(action.question, **self.variables(item)))
+        return action.question(item)
 
     def edit(
         self,

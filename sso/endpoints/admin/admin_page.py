@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Self
 from uuid import UUID
 
@@ -20,32 +22,45 @@ from sso.services.changes import Changed, Differences
 from sso.services.roles import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import BadCursor, Order, Slice
-from sso.web import forms
+from sso.web import forms, headers
 from sso.web.forms import PageForm
 
 LONGEST = 200  # characters of a search text
 
 
+_PEOPLE, _APPLICATIONS, _SERVER = N_("Accounts"), N_("Connections"), N_("Server")
+
+
 @dataclass(frozen=True)
 class Section:
-    """An entry of the navigation; `endpoint` without the blueprint, as the route is named."""
+    """An entry of the navigation; `endpoint` without the blueprint, as the route is named.
+
+    `area`: the heading that it stands under, which neighbouring entries share.
+    """
 
     title: str
     endpoint: str
     is_for_helpdesk: bool = False
+    area: str = _APPLICATIONS
 
 
 SECTIONS = (
-    Section(N_("Overview"), "overview", is_for_helpdesk=True),
-    Section(N_("People"), "people", is_for_helpdesk=True),
-    Section(N_("Groups"), "groups"),
+    Section(N_("Overview"), "overview", is_for_helpdesk=True, area=""),
+    Section(N_("People"), "people", is_for_helpdesk=True, area=_PEOPLE),
+    Section(N_("Groups"), "groups", area=_PEOPLE),
     Section(N_("Applications"), "applications"),
     Section(N_("APIs"), "apis"),
     Section(N_("Refused requests"), "refusals"),
-    Section(N_("Audit trail"), "audit"),
-    Section(N_("Signing keys"), "keys"),
-    Section(N_("API tokens"), "tokens"),
+    Section(N_("Audit trail"), "audit", area=_SERVER),
+    Section(N_("Signing keys"), "keys", area=_SERVER),
+    Section(N_("API tokens"), "tokens", area=_SERVER),
 )
+
+
+def navigation(*, is_admin: bool) -> list[tuple[str, list[Section]]]:
+    """Return the sections that a member of staff may open, below the heading of their area."""
+    sections = [entry for entry in SECTIONS if is_admin or entry.is_for_helpdesk]
+    return [(area, list(entries)) for area, entries in groupby(sections, attrgetter("area"))]
 
 
 def render(
@@ -57,12 +72,14 @@ def render(
     """
     staff = access.staff()
     browser_session.touch(staff.current_session)
+    headers.allow_own_script()
     response = page.render(
         template,
         status=status,
         staff=staff,
         section=section,
-        sections=[entry for entry in SECTIONS if staff.is_admin or entry.is_for_helpdesk],
+        here=next(entry for entry in SECTIONS if entry.endpoint == section),
+        areas=navigation(is_admin=staff.is_admin),
         done=done.get(request.args.get("done", "")),
         is_unsent=forms.is_shown_again(),
         **more,

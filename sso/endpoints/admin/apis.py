@@ -123,7 +123,7 @@ def api() -> Response:
             for client in stored_apis.clients_of(api.identifier)
         ],
         events=audit_trail.views(_changes(api)),
-        actions=API.offered(api),
+        buttons=API.buttons(api, "api_act"),
     )
 
 

@@ -116,7 +116,7 @@ def application() -> Response:
         facts=_facts(fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
-        actions=APPLICATION.offered(client),
+        buttons=APPLICATION.buttons(client, "application_act"),
     )
 
 

@@ -133,6 +133,7 @@ def group() -> Response:
         apis=apis.requiring(group.name),
         form=form,
         errors=refusal.errors,
+        buttons=GROUP.buttons(group, "group_delete"),
     )
 
 

@@ -284,17 +284,18 @@ def _by_id(text: str) -> User | None:
         return None
 
 
-def state_of(user: User) -> list[str]:
-    """Return labels for the state of an account, such as disabled."""
-    return [
-        title
-        for name, title in (
-            (user.disabled_at, N_("disabled")),
-            (user.password_hash is None and not user.disabled_at, N_("no password")),
-            (not user.email_verified, N_("not verified")),
+def state_of(user: User) -> list[tuple[str, str]]:
+    """Return labels for the state of an account, such as disabled, each with the kind of state."""
+    labels = [
+        (title, kind)
+        for applies, title, kind in (
+            (user.disabled_at, N_("disabled"), "bad"),
+            (user.password_hash is None and not user.disabled_at, N_("no password"), "warning"),
+            (not user.email_verified, N_("not verified"), "warning"),
         )
-        if name
+        if applies
     ]
+    return labels or [(N_("active"), "good")]
 
 
 def person() -> Response:
@@ -319,7 +320,7 @@ def person() -> Response:
         ],
         accesses=grants.accesses_of(user.id),
         events=audit_trail.views(rows.newest(user_id=str(user.id), limit=_NEWEST)),
-        actions=PERSON.offered(user),
+        buttons=PERSON.buttons(user, "person_act"),
     )
 
 

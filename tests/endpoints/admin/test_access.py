@@ -23,6 +23,7 @@ from sso.flow.profile_claims import CLAIMS
 from sso.models import Api, AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens
 from sso.store import apis, keys, named_groups, users
+from sso.web.headers import SCRIPT_POLICY
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -191,7 +192,7 @@ def test_the_helpdesk_gets_the_pages_that_are_for_it(app: Flask, clock: Clock) -
 PEOPLE = {
     "Administration", "People", "Invite a person", "Ada Admin", "By email", "By name",
     "Second factors", "Connected accounts", "Sessions", "Applications with access",
-    "Recent activity", "This ends",
+    "Recent activity", "This ends", "Dangerous actions",
     # The profile.
     "Email", "ID", "Groups", "Password", "Created", *(claim.title for claim in CLAIMS.values()),
 }  # fmt: skip
@@ -247,7 +248,7 @@ def test_what_an_admin_page_says_to_browsers(app: Flask, clock: Clock) -> None:
     assert page.headers["Cache-Control"] == "no-store"
     assert page.headers["X-Frame-Options"] == "DENY"
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
-    assert "script-src" not in page.headers["Content-Security-Policy"]
+    assert page.headers["Content-Security-Policy"] == SCRIPT_POLICY
     assert page.headers["Referrer-Policy"] == "same-origin"
 
 

@@ -1,0 +1,31 @@
+"""The server with a page of all components of administration: `tests.browser.components:app`."""
+
+from pathlib import Path
+
+from flask import Flask, Response, make_response
+
+PATH = "/components"
+
+
+def _page(app: Flask) -> Response:
+    from sso.endpoints.admin.admin_page import SECTIONS, navigation
+    from sso.web import headers
+
+    headers.allow_own_script()
+    source = Path(__file__).with_suffix(".html").read_text()
+    section = SECTIONS[1]
+    return make_response(
+        app.jinja_env.from_string(source).render(
+            section=section.endpoint, here=section, areas=navigation(is_admin=True)
+        )
+    )
+
+
+def __getattr__(name: str) -> Flask:
+    """Build `app` for gunicorn alone: an import needs no settings."""
+    if name != "app":
+        raise AttributeError(name)
+    from wsgi import app
+
+    app.add_url_rule(PATH, "components", lambda: _page(app))
+    return app
