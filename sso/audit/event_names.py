@@ -74,6 +74,7 @@ NAMES: Mapping[Event, str] = {
     Event.CODE_ISSUED: N_("Authorization code issued"),
     Event.TOKENS_ISSUED: N_("Tokens issued"),
     Event.TOKENS_EXCHANGED: N_("Token exchanged for one of another API"),
+    Event.ID_JAG_ISSUED: N_("Identity asserted to another server"),
     Event.SERVICE_TOKEN_ISSUED: N_("Token issued to a service"),
     Event.TOKENS_REFRESHED: N_("Tokens refreshed"),
     Event.TOKEN_REVOKED: N_("Token revoked by an application"),

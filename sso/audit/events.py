@@ -81,6 +81,7 @@ class Event(StrEnum):
     GROUP_CHANGED = "group_changed"
     GROUP_CREATED = "group_created"
     GROUP_DELETED = "group_deleted"
+    ID_JAG_ISSUED = "id_jag_issued"
     IDENTITY_ACCEPTED = "identity_accepted"
     IDENTITY_LINKED = "identity_linked", _SENT
     IDENTITY_UNLINKED = "identity_unlinked", _SENT
@@ -179,6 +180,7 @@ class Event(StrEnum):
     ERROR_LIMITED = "error_limited", _ANYWAY
     EXCHANGED_TOKENS_LIMITED = "exchanged_tokens_limited", _ANYWAY
     FACTOR_RENAMED_LIMITED = "factor_renamed_limited", _ANYWAY
+    ID_JAG_ISSUED_LIMITED = "id_jag_issued_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
     LANGUAGE_CHANGED_LIMITED = "language_changed_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY

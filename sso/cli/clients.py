@@ -23,6 +23,7 @@ from sso.config.client_fields import (
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     FIELDS,
+    JWT_BEARER,
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
 )
@@ -156,7 +157,8 @@ def list_when_updated(field: Field, option: Option) -> ListOption:
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
-        field.may_be_empty, has_spaces=field.kind in (Kind.NAMES, *MAPPINGS), former=former,
+        field.may_be_empty, has_spaces=field.kind in (Kind.NAMES, Kind.ISSUERS, *MAPPINGS),
+        former=former,
     )  # fmt: skip
 
 
@@ -201,6 +203,10 @@ _GRANT_OPTIONS = {
         TOKEN_EXCHANGE,
         "It may exchange tokens for those of another API (RFC 8693).",
     ),
+    "assertions": (
+        JWT_BEARER,
+        "It may present identity assertions (ID-JAG) of --id-jag-issuer.",
+    ),
 }
 
 
@@ -215,7 +221,7 @@ def _grant_types(options: dict[str, Any]) -> list[str] | None:
     added = [grant for name, (grant, _) in _GRANT_OPTIONS.items() if options.pop(name, False)]
     if not added:
         return None
-    needs_browser = not {CLIENT_CREDENTIALS, DEVICE_CODE} & {*added}
+    needs_browser = not {CLIENT_CREDENTIALS, DEVICE_CODE, JWT_BEARER} & {*added}
     grants = [AUTHORIZATION_CODE] if options.get("redirect_uris") or needs_browser else []
     if AUTHORIZATION_CODE in grants or DEVICE_CODE in added:
         grants.append(REFRESH_TOKEN)
@@ -224,7 +230,7 @@ def _grant_types(options: dict[str, Any]) -> list[str] | None:
 
 def needs_redirect_uri(options: Mapping[str, Any]) -> bool:
     """Return whether a new client with these options signs people in by their browser."""
-    return not (options.get("service") or options.get("device"))
+    return not any(options.get(name) for name in ("service", "device", "assertions"))
 
 
 def create_options(function: Function) -> Function:

@@ -46,16 +46,33 @@ def _issuer_error(text: str) -> Message | None:
     return Message("it has a query") if "?" in text else None
 
 
+def _id_jag_audience_error(text: str) -> Message | None:
+    """An entry is `ISSUER CLIENT_ID [SCOPE…]`; the issuer is never called from here."""
+    issuer, *rest = text.split(" ")
+    if not rest or not all(rest):
+        return Message("it is not an issuer and a client ID, with one space between them")
+    if any(len(name) > 200 or not (name.isascii() and name.isprintable()) for name in rest):
+        return Message("it has a client ID or a scope that is too long, or not ASCII")
+    if error := strict_url_error(issuer):
+        return error
+    parts = urlsplit(issuer)
+    if parts.scheme != "https":
+        return Message("it is not https")
+    return Message("it has a query or a fragment") if "?" in issuer or "#" in issuer else None
+
+
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
 CLIENT_CREDENTIALS = "client_credentials"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (no secret)
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 GRANT_TYPES = {
     AUTHORIZATION_CODE: N_("People sign in in their browser"),
     REFRESH_TOKEN: N_("Access is renewed"),
     CLIENT_CREDENTIALS: N_("It gets tokens for itself, without a person"),
     DEVICE_CODE: N_("People sign in on another device"),
     TOKEN_EXCHANGE: N_("It exchanges tokens for those of another API"),
+    JWT_BEARER: N_("Another identity server vouches for its users"),
 }
 ID_TOKEN_CLAIMS = {
     "standard": N_("Who signed in, and when"),
@@ -197,6 +214,22 @@ _TABLE = (
                    N_("It may exchange the access tokens that people's applications send there."),
                    rows=2),
         fact=Fact(N_("Exchanges access tokens for")),
+    ),
+    Field(
+        "id_jag_audiences", Kind.ISSUERS,
+        "Servers that it gets identity assertions (ID-JAG) for: ISSUER CLIENT_ID [SCOPE…]",
+        default=[], noun=Message("the audience of identity assertions"),
+        url_error=_id_jag_audience_error,
+        option=Option("id-jag-audience",
+                      "A server that it gets identity assertions (ID-JAG) for, its client ID there "
+                      "and the scopes that it can request there; without scopes, any.",
+                      metavar="'ISSUER CLIENT_ID [SCOPE…]'"),
+    ),
+    Field(
+        "id_jag_issuers", Kind.ISSUERS,
+        "Issuers whose identity assertions (ID-JAG) it may present.",
+        default=[], noun=Message("the issuer of identity assertions"), url_error=_issuer_error,
+        option=Option("id-jag-issuer", metavar="URL"),
     ),
     Field("preset", Kind.OBJECT, "The known application that it was registered for."),
     Field(

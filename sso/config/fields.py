@@ -24,6 +24,7 @@ class Kind(Enum):
     WORDS = "a text of words with spaces between them"
     NAMES = "a list of names"
     APIS = "a list of APIs, each as URI or URI=SCOPE,…"
+    ISSUERS = "a list of entries, each beginning with the issuer of an identity server"
     NUMBER = "a number"
     TEXTS = "texts by name; commands take NAME=TEXT"
     TRANSLATIONS = "texts by language and name; commands take LANGUAGE:NAME=TEXT"
@@ -39,6 +40,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.REDIRECT_URIS: list,
     Kind.NAMES: list,
     Kind.APIS: list,
+    Kind.ISSUERS: list,
     Kind.CHOICES: list,
     Kind.NUMBER: int,
     Kind.TEXTS: dict,
@@ -47,7 +49,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.OBJECT: dict,
     Kind.KEY_SET: dict,
 }
-LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.WORDS)
+LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.WORDS)
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
 
 
@@ -106,7 +108,8 @@ class Field:
     """A field. `name`: that of RFC 7591 or of another standard, where one has it.
 
     `noun`, `excess`: the field in errors, and the error for a list that is too long.
-    `url_error`: why a URL cannot be the value. `fapi_choices`: the choices with a profile.
+    `url_error`: why a URL, or an entry of a list of issuers, cannot be a value. `fapi_choices`: the
+    choices with a profile.
     """
 
     name: str

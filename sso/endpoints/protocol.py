@@ -16,6 +16,7 @@ from werkzeug.wrappers import Response as WerkzeugResponse
 
 from sso import audit, context, database
 from sso.audit.events import Event
+from sso.config.client_fields import JWT_BEARER
 from sso.database import readiness
 from sso.endpoints import api
 from sso.extensions import db
@@ -38,6 +39,7 @@ from sso.oauth.authlib_request import (
     form_request,
 )
 from sso.oauth.bearer import require_oauth
+from sso.oauth.grants import jwt_bearer
 from sso.observability import counters
 from sso.process import program
 from sso.ratelimit import refusals
@@ -68,6 +70,8 @@ def token() -> Response:
         return server.handle_error_response(None, error)
     context.key_ring().refresh()
     client_authentication.examine_assertion(request, "token")
+    if request.payload.grant_type == JWT_BEARER:
+        jwt_bearer.read_keys(request)
     with transaction.begin() as changes:
         request.connection = changes.connection
         response = server.create_token_response(request)
@@ -91,6 +95,15 @@ def _record(request: ProtocolRequest) -> None:
             scope=exchanged.scope or None,
             audience=exchanged.audience,
         )
+    if (audience := request.id_jag_audience) and (live_grant := request.live_grant):
+        audit.own_event(
+            Event.ID_JAG_ISSUED,
+            live_grant.user_id,
+            client=live_grant.client_id,
+            grant=live_grant.id,
+            audience=audience,
+        )
+        return
     if token := request.service_token:
         audit.own_event_of_client(
             Event.SERVICE_TOKEN_ISSUED,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sso.explain import (
     apis,
+    assertions,
     clients,
     devices,
     pages,
@@ -43,6 +44,8 @@ _CHECKS = (
     devices.user_code,
     devices.polling,
     devices.not_registered,
+    assertions.not_issued,
+    assertions.not_taken,
     tokens.narrowed,
     tokens.presented,
     clients.scope_of_userinfo,

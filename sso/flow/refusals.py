@@ -18,6 +18,7 @@ class Cause(StrEnum):
     ALL_SCOPES_WITHHELD = "all_scopes_withheld"
     API_WITHHELD = "api_withheld"
     ANOTHER_USER = "another_user"
+    ASSERTION_REFUSED = "assertion_refused"
     AUTHORIZATION_PENDING = "authorization_pending"
     CLAIMS_NOT_JSON = "claims_not_json"
     CLAIMS_NOT_OBJECT = "claims_not_object"
@@ -30,6 +31,7 @@ class Cause(StrEnum):
     INVALID_DPOP_JKT = "invalid_dpop_jkt"
     INVALID_MAX_AGE = "invalid_max_age"
     INVALID_PROMPT = "invalid_prompt"
+    ISSUER_UNREAD = "issuer_unread"
     MISSING_CLIENT_AUTHENTICATION = "missing_client_authentication"
     MISSING_PARAMETER = "missing_parameter"
     MISSING_RESPONSE_TYPE = "missing_response_type"
@@ -41,6 +43,7 @@ class Cause(StrEnum):
     MUST_SIGN_IN = "must_sign_in"
     MUST_SIGN_IN_AGAIN = "must_sign_in_again"
     NO_API_OF_SERVICE = "no_api_of_service"
+    NO_ID_JAG_AUDIENCE = "no_id_jag_audience"
     NO_LONGER_A_MEMBER = "no_longer_a_member"
     NO_LONGER_EXCHANGING = "no_longer_exchanging"
     NO_SCOPE_OF_API = "no_scope_of_api"
@@ -59,6 +62,7 @@ class Cause(StrEnum):
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
     SLOW_DOWN = "slow_down"
+    SUBJECT_NO_ID_TOKEN = "subject_no_id_token"  # noqa: S105 (no secret)
     SUBJECT_OF_SERVICE = "subject_of_service"
     SUBJECT_REFUSED = "subject_refused"
     SUBJECT_UNBOUND = "subject_unbound"
@@ -69,6 +73,7 @@ class Cause(StrEnum):
     TWO_CLIENTS = "two_clients"
     TWO_TARGETS = "two_targets"
     UNKNOWN_RESOURCE = "unknown_resource"
+    UNKNOWN_SUBJECT = "unknown_subject"
     UNREGISTERED_POST_LOGOUT_URI = "unregistered_post_logout_uri"
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
     UNSUPPORTED_RESPONSE_TYPE = "unsupported_response_type"
@@ -89,6 +94,7 @@ SENTENCES: dict[Cause, str] = {
     Cause.ANOTHER_USER: N_(
         "Another user is signed in than the request names, and prompt=none forbids a sign-in."
     ),
+    Cause.ASSERTION_REFUSED: "The assertion is refused: %(fault)s.",
     Cause.AUTHORIZATION_PENDING: "The user has not answered yet; ask again after the interval.",
     Cause.CLAIMS_NOT_JSON: N_("The parameter 'claims' is not JSON."),
     Cause.CLAIMS_NOT_OBJECT: N_("The parameter 'claims' is not a JSON object."),
@@ -105,6 +111,7 @@ SENTENCES: dict[Cause, str] = {
     Cause.INVALID_PROMPT: N_(
         "The 'prompt' has a value other than none, login, consent, select_account."
     ),
+    Cause.ISSUER_UNREAD: "The keys of the assertion's issuer could not be read: %(fault)s.",
     Cause.MISSING_CLIENT_AUTHENTICATION: (
         "Client authentication is missing: send client_id and client_secret, or a client_assertion."
     ),
@@ -124,6 +131,9 @@ SENTENCES: dict[Cause, str] = {
     Cause.NO_API_OF_SERVICE: N_(
         "A service needs an API: name one that the client is registered for in 'resource', or "
         "register a default API."
+    ),
+    Cause.NO_ID_JAG_AUDIENCE: N_(
+        "The client is not registered for identity assertions with the audience %(resource)s."
     ),
     Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
     Cause.NO_LONGER_EXCHANGING: (
@@ -166,6 +176,10 @@ SENTENCES: dict[Cause, str] = {
     Cause.SLOW_DOWN: (
         "The device polls too often; wait 5 seconds longer before this and each further request."
     ),
+    Cause.SUBJECT_NO_ID_TOKEN: N_(
+        "The subject_token is no valid identity token of this server for this client, or what the "
+        "user approved has ended."
+    ),
     Cause.SUBJECT_OF_SERVICE: N_(
         "The subject_token is of a service. Only the token of a person can be exchanged; a service "
         "gets its own with grant_type=client_credentials."
@@ -191,6 +205,7 @@ SENTENCES: dict[Cause, str] = {
     Cause.UNKNOWN_RESOURCE: N_(
         "The resource %(resource)s is not an API that this client is registered for."
     ),
+    Cause.UNKNOWN_SUBJECT: "No user here has linked the account that the assertion is about.",
     Cause.UNREGISTERED_POST_LOGOUT_URI: (
         "The 'post_logout_redirect_uri' does not match any registered one exactly."
     ),

@@ -94,6 +94,37 @@ def of_exchanged_token(
     return {**claims, "scope": scope} if scope else claims
 
 
+def of_id_jag(
+    grant: Grant,
+    client_id: str,
+    audience: str,
+    *,
+    issuer: str,
+    jti: str,
+    issued_at: datetime,
+    expires_at: datetime,
+    resource: str | None,
+    scope: str,
+) -> Claims:
+    """Identity assertion for another server (draft-ietf-oauth-identity-assertion-authz-grant §3).
+
+    `client_id`: what the client is called there.
+    """
+    claims = {
+        "iss": issuer,
+        "sub": str(grant.user_id),
+        "aud": audience,
+        "client_id": client_id,
+        "jti": jti,
+        "iat": _timestamp(issued_at),
+        "exp": _timestamp(expires_at),
+        "auth_time": _timestamp(grant.auth_time),
+        "amr": grant.amr.split(),
+    }
+    optional = {"acr": grant.acr, "resource": resource, "scope": scope}
+    return claims | {name: value for name, value in optional.items() if value}
+
+
 def of_service_token(
     client_id: str,
     audience: str,

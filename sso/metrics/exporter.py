@@ -32,7 +32,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from sqlalchemy import event
 
-from sso.config.client_fields import DEVICE_CODE, TOKEN_EXCHANGE
+from sso.config.client_fields import DEVICE_CODE, JWT_BEARER, TOKEN_EXCHANGE
 from sso.config.settings import Settings
 from sso.extensions import db
 from sso.metrics import gauges
@@ -47,6 +47,7 @@ GRANTS = {
     "client_credentials": "client_credentials",
     DEVICE_CODE: "device_code",
     TOKEN_EXCHANGE: "token_exchange",
+    JWT_BEARER: "jwt_bearer",
 }
 TOKEN_ERRORS = frozenset(
     {

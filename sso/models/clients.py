@@ -74,6 +74,20 @@ class ClientRegistration:
         """The APIs as which it acts: it may exchange the access tokens that are for them."""
         return list(self.client_metadata.get("exchange_from", []))
 
+    @property
+    def id_jag_audiences(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """The client's ID and scopes at each server that it gets identity assertions for.
+
+        No scopes stand for any.
+        """
+        entries = (text.split(" ") for text in self.client_metadata.get("id_jag_audiences", []))
+        return {issuer: (client_id, tuple(names)) for issuer, client_id, *names in entries}
+
+    @property
+    def id_jag_issuers(self) -> list[str]:
+        """The issuers whose identity assertions it may present."""
+        return list(self.client_metadata.get("id_jag_issuers", []))
+
     def lists(self, identifier: str) -> bool:
         """Return whether the registration names an API."""
         return identifier in self.apis or identifier in self.exchange_from

@@ -9,6 +9,7 @@ from sso.oauth.end_session import EndSessionEndpoint
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.grants.client_credentials import ClientCredentialsGrant
 from sso.oauth.grants.device_code import DeviceCodeGrant
+from sso.oauth.grants.jwt_bearer import JwtBearerGrant
 from sso.oauth.grants.refresh_token import RefreshTokenGrant
 from sso.oauth.grants.token_exchange import TokenExchangeGrant
 from sso.oauth.server import AuthorizationServer
@@ -27,6 +28,7 @@ def init_app(app: Flask) -> None:
     server.register_grant(TokenExchangeGrant)
     server.register_grant(ClientCredentialsGrant)
     server.register_grant(DeviceCodeGrant)
+    server.register_grant(JwtBearerGrant)
     server.register_endpoint(RevocationEndpoint)
     server.register_endpoint(IntrospectionEndpoint)
     server.register_endpoint(EndSessionEndpoint)

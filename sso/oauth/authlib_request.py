@@ -1,5 +1,6 @@
 """Authlib's view of a request, made from strictly read parameters."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from flask import request as flask_request
 from sqlalchemy import Connection
 
 from sso import context
+from sso.crypto.client_jwt import ClientKey
 from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.flow.resources import Apis
@@ -57,6 +59,8 @@ class ProtocolRequest(OAuth2Request):
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.exchanged_token: ExchangedToken | None = None  # that was issued
         self.service_token: NewServiceToken | None = None  # that the client got for itself
+        self.assertion_keys: Callable[[], Sequence[ClientKey]] | None = None  # of its issuer
+        self.id_jag_audience: str | None = None  # the server that an assertion was issued for
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
         self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
@@ -120,18 +124,19 @@ def form_request(
             )
         form = parameters.single(parameters.form_pairs(flask_request), once, repeatable)
         names = once if clean is None else clean
-        # `crypto.client_jwt` reads assertions, which may be longer than other parameters.
-        parameters.check_clean(form, (name for name in names if name != "client_assertion"))
+        parameters.check_clean(form, (name for name in names if name not in _READ_APART))
     except parameters.ParameterFault as error:
         raise InvalidRequestError(str(error)) from None
     return ProtocolRequest(form, form)
 
 
+# These may be longer than other parameters; `crypto.client_jwt` bounds and reads them.
+_READ_APART = ("client_assertion", "assertion")
 CLIENT_FIELDS = ("client_id", "client_secret", "client_assertion", "client_assertion_type")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
     "resource", "device_code", "audience", "subject_token", "subject_token_type", "actor_token",
-    "actor_token_type", "requested_token_type",
+    "actor_token_type", "requested_token_type", "assertion",
 )  # fmt: skip
 DEVICE_FIELDS = ("scope", "resource", *CLIENT_FIELDS)
 PUSHED_FIELDS = (*PARAMETERS, *CLIENT_FIELDS[1:])

@@ -120,6 +120,11 @@ def of(client: RegisteredClient, kid: str | None) -> Keys:
     return cast(KeySets, current_app.extensions[name]).keys(url, kid)
 
 
+def of_issuer(issuer: str, kid: str | None) -> Keys:
+    """Return the keys of an issuer. No transaction may be open. Raises `KeySetUnavailable`."""
+    return cast(KeySets, current_app.extensions[_ISSUERS]).keys(issuer, kid)
+
+
 def described(error: KeySetUnavailable, client: RegisteredClient) -> str:
     """Return the description for a client: the URL is its own, but strangers may ask, too."""
     if error.is_passing:

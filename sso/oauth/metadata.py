@@ -9,6 +9,7 @@ from sso.crypto import client_jwt, dpop, keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
+from sso.oauth.id_jag import ID_JAG, ID_JAG_PROFILE
 
 
 def document(settings: Settings) -> dict[str, Any]:
@@ -25,6 +26,9 @@ def document(settings: Settings) -> dict[str, Any]:
         "response_modes_supported": [*request.RESPONSE_MODES, *request.SIGNED_RESPONSE_MODES],
         "authorization_signing_alg_values_supported": list(keys.ALGORITHMS),
         "grant_types_supported": list(GRANT_TYPES),
+        # Of clients that are registered for them (ID-JAG §7).
+        "authorization_grant_profiles_supported": [ID_JAG_PROFILE],
+        "identity_chaining_requested_token_types_supported": [ID_JAG],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,

@@ -22,6 +22,7 @@ from sso.config.client_fields import (
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     FIELDS,
+    JWT_BEARER,
     METADATA,
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
@@ -279,12 +280,27 @@ def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
     if not grant_types - {REFRESH_TOKEN}:
         yield Message("there is no grant type by which it gets tokens")
     is_public = metadata[_AUTH_METHOD.name] == NO_AUTH_METHOD
-    for grant_type in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
+    for grant_type in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE, JWT_BEARER):
         if is_public and grant_type in grant_types:
             yield Message(
                 "a public client cannot have the grant type %(grant_type)s; anyone could use it",
                 grant_type=grant_type,
             )
+
+
+def asks_nobody(grant_types: Collection[str], first_party: bool) -> Message | None:
+    """Return an error for a client that presents assertions, but asks users for consent.
+
+    Nobody is there to be asked: the operator decides.
+    """
+    if JWT_BEARER in grant_types and not first_party:
+        return Message(
+            "a client with the grant type %(grant_type)s has to be one that asks nobody for "
+            "consent: %(switch)s",
+            grant_type=JWT_BEARER,
+            switch=FIELDS["first_party"].term,
+        )
+    return None
 
 
 def _field_errors(
@@ -322,6 +338,8 @@ def _field_errors(
             yield _scope_error(value)
         case Kind.NAMES:
             yield from group_errors(value, before.get(field.name, ()))
+        case Kind.ISSUERS:
+            yield from _issuer_errors(field, label, value, before.get(field.name, ()))
         case Kind.CHOICES:
             yield from (
                 none_of(label, choice, field.choices)
@@ -336,6 +354,20 @@ def _field_errors(
             choices = (metadata.get("profile") and field.fapi_choices) or field.choices
             if value not in choices:
                 yield none_of(label, value, choices)
+
+
+def _issuer_errors(
+    field: Field, label: Message, entries: Collection[str], before: Collection[str]
+) -> Iterable[Message]:
+    """Yield the errors of a list of issuers; entries that are there already may stay."""
+    if len(entries) > MAX_URLS:
+        yield Message("%(label)s: there are more than %(most)d", label=label, most=MAX_URLS)
+        return
+    for entry in entries:
+        if entry not in before and (error := field.url_error(entry)):
+            yield refused(label, entry, error)
+    if len({entry.partition(" ")[0] for entry in entries}) < len(entries):
+        yield Message("%(label)s: an issuer is listed twice", label=label)
 
 
 def text_error(label: Message, text: str) -> Message | None:

@@ -297,6 +297,9 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
         errors.append(Message("a public client always requires PKCE"))
     if metadata.get("profile") == FAPI2 and not changes.get("require_pkce", client.require_pkce):
         errors.append(checks.profile_requires(FIELDS["require_pkce"].term))
+    first_party = changes.get("first_party", client.first_party)
+    if error := checks.asks_nobody(metadata["grant_types"], bool(first_party)):
+        errors.append(error)
     if errors:
         raise Invalid(errors)
     client.set_client_metadata(metadata)

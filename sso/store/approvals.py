@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, User
+from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, Identity, User
 from sso.store import prepared
 
 MOST_UNREDEEMED = 300
@@ -251,6 +251,43 @@ def add(
         and drop_oldest_unredeemed(connection, columns["user_id"], codes_since)
         and add_one_of_many.run(connection, values, is_last=False)
     )
+
+
+_BY_ASSERTION = (
+    select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
+    .select_from(User)
+    .join(_CLIENT_AS_SEEN, true())
+    .where(
+        User.id == bindparam("user_id"),
+        User.updated_at == bindparam("user_seen"),
+        User.disabled_at.is_(None),
+        exists().where(
+            Identity.user_id == User.id,
+            Identity.issuer == bindparam("issuer"),
+            Identity.subject == bindparam("subject"),
+        ),
+    )
+    .with_for_update(key_share=True, of=_USERS)
+)
+_ADD_BY_ASSERTION = insert(_GRANTS).from_select(_NEW, _BY_ASSERTION, include_defaults=False)
+
+
+def add_by_assertion(
+    connection: Connection, seen: Seen, issuer: str, subject: str, **columns: Any
+) -> bool:
+    """Store the grant that another server's assertion about a user gives. `columns` as for `add`.
+
+    Return False if the client or the user has changed meanwhile, or if the user's account at that
+    server is no longer linked.
+    """
+    values = {
+        "client_seen": seen.client,
+        "user_seen": seen.user,
+        "issuer": issuer,
+        "subject": subject,
+        **columns,
+    }
+    return prepared.changed(connection, _ADD_BY_ASSERTION, values)
 
 
 def add_for_device(connection: Connection, seen: Seen, **columns: Any) -> UUID | None:

@@ -188,7 +188,8 @@ _SESSION_IS_LIVE = BrowserSession.ended_at.is_(None) & (
     BrowserSession.expires_at > bindparam("now")
 )
 TODAY = (
-    BrowserSession.id.is_not(None).label("grant_session_is_live"),
+    # An assertion of another server gives a grant without a session, whose `sid` is empty.
+    or_(BrowserSession.id.is_not(None), Grant.sid == "").label("grant_session_is_live"),
     _CONSENTS.c.scope.label("grant_consented"),
     _CONSENTS.c.declined.label("grant_declined"),
 )

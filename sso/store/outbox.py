@@ -210,7 +210,7 @@ def enqueue_logouts(*grants: ColumnElement[bool]) -> None:
     sessions = db.session.execute(
         select(Client, Grant.user_id, Grant.sid)
         .join(Client, Client.client_id == Grant.client_id)
-        .where(Client.disabled_at.is_(None), ~waiting, *grants)
+        .where(Client.disabled_at.is_(None), Grant.sid != "", ~waiting, *grants)
         .distinct()
     )
     now = clock.now()

@@ -39,6 +39,8 @@ VALUES = {
     "apis": [f"{API}=read"],
     "exchange_from": [API],
     "default_api": API,
+    "id_jag_audiences": ["https://chat.example books read"],
+    "id_jag_issuers": ["https://idp.example"],
     "preset": {"name": "grafana"},
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
@@ -77,7 +79,7 @@ def options(command: click.Command) -> dict[str, click.Option]:
 
 def test_create_has_an_option_for_each_field() -> None:
     found = options(connect.create)
-    own = {"public", "service", "device", "exchange"}
+    own = {"public", "service", "device", "exchange", "assertions"}
     assert found.keys() - OF_PRESETS - own == names([f for f in SETTABLE if f.option])
     for field in SETTABLE:
         if field.option:
@@ -94,7 +96,7 @@ def test_update_has_options_that_change_and_remove() -> None:
         elif field.option:
             expected |= {field.name, *([f"no_{field.name}"] if field.option.removal else [])}
     found = options(update)
-    assert found.keys() == expected | {"service", "device", "exchange"}
+    assert found.keys() == expected | {"service", "device", "exchange", "assertions"}
     for field in SETTABLE:
         if field.kind is Kind.SWITCH and field.option:
             assert found[field.name].secondary_opts == [f"--no-{field.option.name}"]

@@ -19,8 +19,9 @@ from sso.crypto import keys, secrets
 from sso.flow import exchange, resources, scopes, token_claims
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.i18n.message import Message
-from sso.oauth import client_authentication, dpop, present_rights, tokens
+from sso.oauth import client_authentication, dpop, id_jag, present_rights, tokens
 from sso.oauth.authlib_request import ProtocolRequest
+from sso.oauth.id_jag import NewIdJag
 from sso.ratelimit import limiting
 from sso.store import apis, clients, exchanges
 from sso.store import tokens as stored_tokens
@@ -49,6 +50,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
     actors: list[str]
     audience: str
     scope: str
+    id_jag: NewIdJag | None = None  # what is issued in place of an access token
 
     def validate_token_request(self) -> None:
         """Steps 1 to 4. Raises `OAuth2Error` and `TooManyAttempts`."""
@@ -62,6 +64,10 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
         limiting.spend_own(limiting.EXCHANGED_TOKENS, client.client_id, kind="client")
         dpop.read(request, "token", is_needed=client.requires_dpop)
+        if request.form.get("requested_token_type") == id_jag.ID_JAG:
+            self.id_jag = id_jag.prepare(request, client)
+            dpop.use(request.connection, request.proof)
+            return
         self._check_types()
 
         # 2. Find the subject token, which has to be the client's, or for an API that it acts as.
@@ -86,6 +92,8 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
 
     def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
         """Steps 5 and 6. Raises `OAuth2Error`; the endpoint then rolls back."""
+        if self.id_jag:
+            return 200, id_jag.issue(self.request, self.id_jag), self.TOKEN_RESPONSE_HEADER
         request, client, subject = self.request, self.request.client, self.subject
 
         # 5. Sign. The token does not outlive the subject token.

@@ -1,0 +1,79 @@
+"""Statements about identity assertions (ID-JAG): from which grant one is made, and whom one means.
+
+`store.approvals` stores the grant that an assertion gives.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, bindparam, select
+
+from sso import clock
+from sso.models import Consent, Grant, Identity, User
+from sso.store import grants, prepared
+from sso.store.grants import LiveGrant
+from sso.store.users import USER_PROFILE, UserProfile
+
+_GRANTS = prepared.table(Grant)
+_FIND_GRANT = (
+    grants.join_today(
+        select(*grants.LIVE_GRANT)
+        .select_from(Grant)
+        .join(User, User.id == Grant.user_id)
+        .where(User.disabled_at.is_(None), Grant.ended_at.is_(None))
+    )
+    .where(
+        Grant.user_id == bindparam("user_id", type_=_GRANTS.c.user_id.type),
+        Grant.client_id == bindparam("client_id"),
+        Grant.sid == bindparam("sid"),
+    )
+    .order_by(Grant.created_at.desc())
+    .limit(1)
+)
+
+
+def find_grant(connection: Connection, user_id: UUID, client_id: str, sid: str) -> LiveGrant | None:
+    """Return the newest grant of a user's sign-in at a client, if it and its user are live."""
+    values = {"user_id": user_id, "client_id": client_id, "sid": sid, "now": clock.now()}
+    row = prepared.first(connection, _FIND_GRANT, values)
+    return grants.live_grant_of(row) if row else None
+
+
+@dataclass(frozen=True)
+class AssertedUser:
+    """The user that an assertion of another server is about.
+
+    `declined`: the scopes that the user withholds from the client.
+    """
+
+    user: UserProfile
+    declined: str | None
+
+
+_CONSENTS = prepared.table(Consent)
+_FIND_USER = (
+    select(*USER_PROFILE, _CONSENTS.c.declined.label("consent_declined"))
+    .select_from(Identity)
+    .join(User, User.id == Identity.user_id)
+    .outerjoin(
+        _CONSENTS,
+        (_CONSENTS.c.user_id == User.id) & (_CONSENTS.c.client_id == bindparam("client_id")),
+    )
+    .where(
+        Identity.issuer == bindparam("issuer"),
+        Identity.subject == bindparam("subject"),
+        Identity.barred_at.is_(None),
+        User.disabled_at.is_(None),
+    )
+)
+
+
+def find_user(
+    connection: Connection, issuer: str, subject: str, client_id: str
+) -> AssertedUser | None:
+    """Return the enabled user whose account at another server is linked."""
+    values = {"issuer": issuer, "subject": subject, "client_id": client_id}
+    row = prepared.first(connection, _FIND_USER, values)
+    if row is None:
+        return None
+    return AssertedUser(prepared.record(UserProfile, row, "user_"), row["consent_declined"])
