@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from sso.explain import (
     apis,
-    assertions,
     clients,
     devices,
+    identity_assertions,
     pages,
     proofs,
     redirects,
@@ -44,8 +44,8 @@ _CHECKS = (
     devices.user_code,
     devices.polling,
     devices.not_registered,
-    assertions.not_issued,
-    assertions.not_taken,
+    identity_assertions.not_issued,
+    identity_assertions.not_taken,
     tokens.narrowed,
     tokens.presented,
     clients.scope_of_userinfo,

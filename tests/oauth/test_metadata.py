@@ -69,6 +69,8 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
         "authorization_signing_alg_values_supported",  # JARM §4
         "dpop_signing_alg_values_supported",  # RFC 9449 §5.1
         "prompt_values_supported",  # OpenID Connect Prompt Create §4.1
+        "authorization_grant_profiles_supported",  # ID-JAG
+        "identity_chaining_requested_token_types_supported",  # OAuth Identity Chaining
     }
     assert set(found) <= known
 
