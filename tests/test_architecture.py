@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: a package imports only what stands before it.
 ORDER = (
     *("clock", "errors", "i18n", "process", "ldap"),
-    *("extensions", "flow", "crypto", "config", "presets"),
+    *("extensions", "flow", "crypto", "config", "presets", "mcp"),
     *("imports", "context"),
     *("models", "observability", "upstream", "database", "audit", "ratelimit", "store"),
     *("metrics", "mfa"),
@@ -297,6 +297,7 @@ ADDRESSES = {
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},
     f"{BASE}/oauth2/jwks": {"GET"},
     f"{BASE}/jwks": {"GET"},
+    f"{BASE}/protected-resource/<api_id>": {"GET"},
     f"{BASE}/oauth2/revoke": {"POST"},
     f"{BASE}/oauth2/introspect": {"POST"},
     f"{BASE}/oauth2/end-session": {"GET", "POST"},

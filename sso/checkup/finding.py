@@ -20,12 +20,16 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. Pages show `seen` and `hint` by the filter `said`."""
+    """One line of the report. Pages show `seen`, `hint` and `party` by the filter `said`.
+
+    `party`: who has to act, where several are involved.
+    """
 
     name: str
     status: Status
     seen: str
     hint: str | None = None
+    party: str | None = None
 
 
 Findings = Iterable[Finding]

@@ -3,6 +3,7 @@
 import os
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
@@ -45,16 +46,34 @@ def days_left(answer: Answer) -> int | None:
     return (moment - clock.now()).days
 
 
-def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble:
-    """Send one request without cookies or a body. Follow no redirect.
+def fetch(
+    method: str,
+    url: str,
+    *,
+    as_worker: bool = False,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    read: int = 0,
+    only_public: bool = False,
+) -> Answer | Trouble:
+    """Send one request without cookies, and read at most `read` bytes. Follow no redirect.
 
-    `as_worker`: trust the certificates that `flask worker` does.
+    `as_worker`: trust the certificates that `flask worker` does. `only_public`: call no private or
+    loopback address.
     """
     parts = urlsplit(url)
     place = f"{parts.hostname}:{_port(parts)}"
     ca_setting = f"SSL_CERT_FILE, to {COMMAND} worker, too" if as_worker else "REQUESTS_CA_BUNDLE"
     try:
-        answer = http_call.call(method, url, tls=None if as_worker else as_browsers())
+        answer = http_call.call(
+            method,
+            url,
+            body,
+            headers,
+            tls=None if as_worker else as_browsers(),
+            read=read,
+            only_public=only_public,
+        )
     except ssl.SSLCertVerificationError as error:
         return _bad_certificate(error, parts.hostname or "", ca_setting)
     except ssl.SSLError as error:
@@ -64,7 +83,8 @@ def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble
         message = f"no TLS connection at {place} ({error.reason})"
         return Trouble(message, "check the TLS settings of the application or its proxy")
     except ForbiddenPeer as error:
-        return Trouble(str(error), "check DNS", is_certain=True)
+        hint = f"call it from the command line: {COMMAND} doctor" if only_public else "check DNS"
+        return Trouble(str(error), hint, is_certain=True)
     except socket.gaierror:
         message = f"the name {parts.hostname} is unknown on this machine"
         return Trouble(message, "check it for typing errors, and DNS")

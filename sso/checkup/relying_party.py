@@ -37,11 +37,12 @@ class Request:
 
 
 class RelyingParty:
-    """A confidential client of one issuer. Each method raises `OAuthError` with a code,
+    """A client of one issuer. Each method raises `OAuthError` with a code,
     `requests.RequestException`, or `ValueError` for an answer that is not JSON.
 
-    `timeout` returns the seconds that the next request may take. `options` are those of a
-    `requests` session.
+    `timeout` returns the seconds that the next request may take. `auth_method`: how it
+    authenticates at the token endpoint. `resource`: the API that it asks for (RFC 8707).
+    `options` are those of a `requests` session.
     """
 
     def __init__(
@@ -52,9 +53,12 @@ class RelyingParty:
         *,
         scope: str = "openid profile email",
         timeout: Callable[[], float] = lambda: 10,
+        auth_method: str = _AUTH_METHOD,
+        resource: str | None = None,
         **options: Any,
     ) -> None:
         self.issuer, self.client_id = issuer, client_id
+        self._auth_method, self._resource = auth_method, resource
         self._client_secret, self._scope = client_secret, scope
         self._timeout, self._options = timeout, options
 
@@ -64,8 +68,8 @@ class RelyingParty:
             self._client_secret,
             scope=self._scope,
             code_challenge_method="S256",
-            token_endpoint_auth_method=_AUTH_METHOD,
-            revocation_endpoint_auth_method=_AUTH_METHOD,
+            token_endpoint_auth_method=self._auth_method,
+            revocation_endpoint_auth_method=self._auth_method,
             token=token,
             leeway=0,  # a token is used until its last second
             default_timeout=self._timeout(),
@@ -92,13 +96,20 @@ class RelyingParty:
         nonce, verifier = generate_token(43), generate_token(64)
         with self._session() as session:
             url, state = session.create_authorization_url(
-                endpoint, redirect_uri=redirect_uri, code_verifier=verifier, nonce=nonce
+                endpoint,
+                redirect_uri=redirect_uri,
+                code_verifier=verifier,
+                nonce=nonce,
+                **self._target(),
             )
         if push:
             request_uri = push(dict(parse_qsl(urlsplit(url).query)))
             query = {"client_id": self.client_id, "request_uri": request_uri}
             url = f"{endpoint}?{urlencode(query)}"
         return Request(url, redirect_uri, state, nonce, verifier)
+
+    def _target(self) -> dict[str, str]:
+        return {"resource": self._resource} if self._resource else {}
 
     def code(self, request: Request, answer: Mapping[str, str]) -> str:
         """Return the code in the answer to a request (RFC 6749 §4.1.2)."""
@@ -121,6 +132,7 @@ class RelyingParty:
             code=code,
             redirect_uri=request.redirect_uri,
             code_verifier=request.verifier,
+            **self._target(),
         )
 
     def refresh(self, token: Mapping[str, Any]) -> Mapping[str, Any]:

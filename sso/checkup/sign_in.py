@@ -221,6 +221,25 @@ def temporary_probe(actor: Actor, name: str | None = None) -> Iterator[Probe]:
 
 
 @contextmanager
+def temporary_public_client(actor: Actor, api: str) -> Iterator[str]:
+    """Register a public client that may use an API; delete it at the end. Yields its ID."""
+    client_id = f"doctor-{secrets.token_hex(8)}"
+    metadata = {
+        "client_name": "Doctor",
+        "redirect_uris": [PROBE_CALLBACK],
+        "token_endpoint_auth_method": "none",
+        "apis": [api],
+    }
+    try:
+        clients.register(actor, metadata, client_id=client_id)
+        db.session.commit()
+        yield client_id
+    finally:
+        db.session.rollback()
+        _remove_client(actor, client_id)
+
+
+@contextmanager
 def _until_asked_to_end() -> Iterator[None]:
     """Clean up at SIGTERM, too, as at SIGINT."""
     if threading.current_thread() is not threading.main_thread():

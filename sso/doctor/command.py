@@ -6,15 +6,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
-from sso.checkup import components, others, public_url, sign_in
+from sso.checkup import components, mcp_client, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
+from sso.checkup.mcp_client import Player
+from sso.checkup.mcp_server import Server
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
+from sso.cli.people import find_user
 from sso.config.settings import read_settings
 from sso.doctor import client_check
 from sso.errors import SettingsError
 from sso.extensions import db
+from sso.flow import resources
 
 _WIDTH = 20
 
@@ -26,15 +30,31 @@ _WIDTH = 20
     metavar="ID",
     help="Check one application instead: its addresses, and a sign-in to it.",
 )
+@click.option(
+    "--mcp",
+    "mcp_url",
+    metavar="URL",
+    help="Check an MCP server instead: play a client of it, and name the party at fault.",
+)
+@click.option(
+    "--as",
+    "who",
+    metavar="WHO",
+    help="With --mcp: play a person with the rights of this user.",
+)
 @json_option
-def doctor_command(client_id: str | None, as_json: bool) -> None:
+def doctor_command(
+    client_id: str | None, mcp_url: str | None, who: str | None, as_json: bool
+) -> None:
     """Check this installation through its public URL, and say what to fix.
 
     Run it with the settings of the server, while the server runs. The temporary user and client
     of its sign-in are deleted at the end.
     """
+    if who and not mcp_url:
+        raise click.UsageError("--as needs --mcp.")
     findings = []
-    for finding in examine(os.environ, client_id):
+    for finding in examine(os.environ, client_id, mcp_url, who):
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -45,8 +65,16 @@ def doctor_command(client_id: str | None, as_json: bool) -> None:
         raise Failure(f"{errors} of {len(findings)} checks failed")
 
 
-def examine(environ: Mapping[str, str], client_id: str | None = None) -> Iterator[Finding]:
-    """Yield the findings in the order to fix them. Raises `Failure` for an unknown client."""
+def examine(
+    environ: Mapping[str, str],
+    client_id: str | None = None,
+    mcp_url: str | None = None,
+    who: str | None = None,
+) -> Iterator[Finding]:
+    """Yield the findings in the order to fix them.
+
+    Raises `Failure` for an unknown client or user.
+    """
     try:
         app = create_app(environ)
     except SettingsError as error:
@@ -57,7 +85,9 @@ def examine(environ: Mapping[str, str], client_id: str | None = None) -> Iterato
     yield ok("settings", "valid")
     with app.app_context(), audit.acting_as(audit.operator()), quiet_terminal():
         try:
-            if client_id is None:
+            if mcp_url is not None:
+                yield from _mcp(mcp_url, client_id, who)
+            elif client_id is None:
                 yield from _installation(environ)
             else:
                 yield from _connection(client_id)
@@ -116,6 +146,28 @@ def _connection(client_id: str) -> Iterator[Finding]:
     yield from _if_possible(is_enabled, "sign-in", lambda: client_check.sign_in(client))
 
 
+def _mcp(url: str, client_id: str | None, who: str | None) -> Iterator[Finding]:
+    """Check an MCP server. The operator may call this machine and the own network."""
+    if problem := resources.identifier_error(url) or _not_a_url(url):
+        raise Failure(f"{url} is not the URL of an MCP server: {problem}")
+    if not (yield from _run([("database", components.database), ("schema", components.schema)])):
+        return
+    client = find_client(client_id) if client_id else None
+    user = find_user(who) if who else None
+    player = Player.of(client, user)
+    if client is not None:
+        db.session.expunge(client)
+    db.session.rollback()  # no transaction waits for somebody else's server
+    server = Server(resources.normalized(url), allows_private=True)
+    yield from guarded(
+        "MCP server", lambda: mcp_client.check(audit.operator(by="doctor"), server, player)
+    )
+
+
+def _not_a_url(url: str) -> str | None:
+    return None if url.startswith(("https://", "http://")) else "it begins with no https://"
+
+
 def _run(checks: _Checks) -> Generator[Finding, None, bool]:
     """Yield the findings; return whether people can sign in."""
     healthy = True
@@ -150,10 +202,13 @@ _NOT_NEEDED = (
 
 def _as_json(finding: Finding) -> dict[str, object]:
     row = {"name": finding.name, "status": finding.status, "seen": finding.seen}
-    return {**row, "hint": finding.hint}
+    party = {"party": finding.party} if finding.party else {}
+    return {**row, "hint": finding.hint, **party}
 
 
 def _print(finding: Finding) -> None:
     print_line(f"{finding.status:8} {finding.name:{_WIDTH}} {finding.seen}")
+    if finding.party:
+        print_line(f"{'':8} {'':{_WIDTH}} at fault: {finding.party}")
     if finding.hint:
         print_line(f"{'':8} {'':{_WIDTH}} fix: {finding.hint}")

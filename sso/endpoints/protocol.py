@@ -22,6 +22,7 @@ from sso.endpoints import api
 from sso.extensions import db
 from sso.flow import scopes, token_claims
 from sso.flow.request import REPEATABLE
+from sso.mcp import protected_resources
 from sso.oauth import (
     authorization_request,
     authorization_server,
@@ -44,7 +45,7 @@ from sso.observability import counters
 from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import api_tokens, transaction
-from sso.store import clients
+from sso.store import apis, clients
 from sso.web import static_files
 
 if TYPE_CHECKING:
@@ -167,6 +168,16 @@ def discovery() -> WerkzeugResponse:
         body = json.dumps(metadata.document(context.settings())).encode()
         current_app.extensions["sso.metadata"] = body
     return WerkzeugResponse(body, mimetype="application/json")
+
+
+def protected_resource(api_id: str) -> WerkzeugResponse:
+    """Return the metadata of an API, for a proxy that forwards its well-known path (RFC 9728)."""
+    is_clean = api_id.isascii() and api_id.isprintable()
+    api = apis.with_id(api_id) if is_clean else None
+    if api is None or api.disabled:
+        abort(404)
+    document = protected_resources.document(api, context.settings().issuer)
+    return WerkzeugResponse(json.dumps(document), mimetype="application/json")
 
 
 def jwks() -> WerkzeugResponse:

@@ -105,6 +105,9 @@ ROUTES = (
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     Route("/.well-known/openid-configuration{base}", "discovery_inserted", protocol.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
+    # Of APIs, for the proxies in front of them.
+    Route("{base}/protected-resource/<api_id>", "protected_resource", protocol.protected_resource,
+          GET, PROTOCOL, cors=ANY_ORIGIN, max_age=300),
     Route("{base}/client-logo", "client_logo", protocol.client_logo, GET, PROTOCOL),
     Route("{base}/oauth2/register", "registrations", api.registrations, BOTH, PROTOCOL,
           cors=ANY_ORIGIN),

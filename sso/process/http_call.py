@@ -3,7 +3,7 @@
 import io
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from time import monotonic
@@ -38,7 +38,7 @@ class ForbiddenPeer(OSError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered; names of headers are in lower case.
+    """What was answered; names of headers are in lower case, repeated ones are joined.
 
     `certificate`: as `ssl` shows it; empty over plain http.
     """
@@ -160,12 +160,20 @@ def call(
         connection.request(method, target, body, {**(headers or {}), **always})
         answer = connection.getresponse()
         content = answer.read(read) if read else b""
-        names = {name.lower(): value for name, value in answer.getheaders()}
-        return Answer(answer.status, names, certificate or {}, content)
+        return Answer(answer.status, _joined(answer.getheaders()), certificate or {}, content)
     except TimeoutError:
         raise deadline.error() from None
     finally:
         sock.close()
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Join the values of headers with the same name, in their order (RFC 9110 §5.3)."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        before = joined.get(name.lower())
+        joined[name.lower()] = value if before is None else f"{before}, {value}"
+    return joined
 
 
 def connect(host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.socket:

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: what an MCP server publishes and configures to be protected."""
