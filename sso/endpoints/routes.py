@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         applications,
         audit_trail,
         groups,
+        mcp,
         overview,
         people,
         troubleshooting,
@@ -58,6 +59,7 @@ else:
     applications = program.late_functions("sso.endpoints.admin.applications")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
     groups = program.late_functions("sso.endpoints.admin.groups")
+    mcp = program.late_functions("sso.endpoints.admin.mcp")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
@@ -197,6 +199,11 @@ ROUTES = (
     Route("{base}/admin/api/edit", "api_edit", admin_apis.edit, blueprint=ADMIN),
     Route("{base}/admin/api/secret", "api_rotate", admin_apis.rotate, blueprint=ADMIN),
     Route("{base}/admin/api/act", "api_act", admin_apis.act, blueprint=ADMIN),
+    Route("{base}/admin/mcp-servers", "mcp_servers", mcp.registered, blueprint=ADMIN),
+    Route("{base}/admin/mcp-server", "mcp_server", mcp.mcp_server, blueprint=ADMIN,
+          flooding=limiting.TEST_SIGN_IN),
+    Route("{base}/admin/mcp-server/new", "mcp_server_new", mcp.new, blueprint=ADMIN),
+    Route("{base}/admin/mcp-servers/domain", "mcp_domain", mcp.decide, blueprint=ADMIN),
     Route("{base}/admin/refusals", "refusals", troubleshooting.refused, GET, ADMIN),
     Route("{base}/admin/person/act", "person_act", people.act, blueprint=ADMIN,
           helpdesk=True),

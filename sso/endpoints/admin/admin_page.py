@@ -50,6 +50,7 @@ SECTIONS = (
     Section(N_("Groups"), "groups", area=_PEOPLE),
     Section(N_("Applications"), "applications"),
     Section(N_("APIs"), "apis"),
+    Section(N_("MCP servers"), "mcp_servers"),
     Section(N_("Refused requests"), "refusals"),
     Section(N_("Audit trail"), "audit", area=_SERVER),
     Section(N_("Signing keys"), "keys", area=_SERVER),

@@ -462,3 +462,33 @@ class LogoForm(PageForm):
     @property
     def image(self) -> bytes:
         return request.files["logo"].read() if "logo" in request.files else b""
+
+
+class DomainForm(PageForm):
+    """A domain of agents, and what is decided about it: the button that was pressed."""
+
+    domain = StringField(lazy_gettext("Domain"), [Length(max=253, message=TOO_LONG)])
+    decision = StringField()
+
+
+class McpServerForm(PageForm):
+    """A new MCP server; scopes are entries, one on each line."""
+
+    url = StringField(lazy_gettext("URL"), [Length(max=200, message=TOO_LONG)])
+    name = StringField(lazy_gettext("Name"), [Length(max=200, message=TOO_LONG)])
+    scopes = TextAreaField(
+        lazy_gettext("Scopes, one on each line"), [Length(max=20_000, message=TOO_LONG)]
+    )
+    groups = TextAreaField(
+        lazy_gettext("Only members of these groups, one on each line"),
+        [Length(max=MOST_GROUPS, message=TOO_LONG)],
+    )
+
+
+class McpCheckForm(PageForm):
+    """Whom the check of an MCP server plays; both may be empty."""
+
+    email = StringField(lazy_gettext("Email of a person"), [Length(max=254, message=TOO_LONG)])
+    client_id = StringField(
+        lazy_gettext("Client ID of an application"), [Length(max=500, message=TOO_LONG)]
+    )
