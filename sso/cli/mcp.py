@@ -199,7 +199,8 @@ def _print(api: Api, as_json: bool, only: str | None) -> None:
         _heading(
             f"Protected resource metadata, at {protected_resources.metadata_url(api.identifier)}"
         )
-        print_line(json.dumps(document, indent=2))
+        for line in json.dumps(document, indent=2).splitlines():
+            print_line(line)
         print_line(f"This server publishes it, too, at {url}.")
         print_line()
     for each in offered:
