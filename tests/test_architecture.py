@@ -228,7 +228,18 @@ def test_variables_are_named_after_what_they_hold(path: Path) -> None:
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
     *("agents", "api_tokens", "apis", "clients", "devices", "dpop", "factors", "grants", "groups"),
-    *("identities", "keys", "ldap", "oidc", "outbox", "own_apis", "people", "preview", "refusals"),
+    *(
+        "identities",
+        "keys",
+        "ldap",
+        "mcp",
+        "oidc",
+        "outbox",
+        "own_apis",
+        "people",
+        "preview",
+        "refusals",
+    ),
     *("resources", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
     "worker",
 }
@@ -363,6 +374,10 @@ ADDRESSES = {
     f"{BASE}/admin/api/edit": {"GET", "POST"},
     f"{BASE}/admin/api/secret": {"GET", "POST"},
     f"{BASE}/admin/api/act": {"GET", "POST"},
+    f"{BASE}/admin/mcp-servers": {"GET", "POST"},
+    f"{BASE}/admin/mcp-servers/domain": {"GET", "POST"},
+    f"{BASE}/admin/mcp-server": {"GET", "POST"},
+    f"{BASE}/admin/mcp-server/new": {"GET", "POST"},
     f"{BASE}/admin/refusals": {"GET"},
     f"{BASE}/admin/person/act": {"GET", "POST"},
     f"{BASE}/admin/person/invite": {"GET", "POST"},

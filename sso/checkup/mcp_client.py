@@ -17,7 +17,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from sso import context
+from sso import context, database
 from sso.audit import Actor
 from sso.checkup import sign_in
 from sso.checkup.finding import Findings, ok, run, skipped, warning
@@ -46,11 +46,17 @@ from sso.checkup.sign_in import (
     temporary_public_client,
     temporary_user,
 )
+from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.crypto import keys
+from sso.extensions import db
 from sso.flow import scopes
 from sso.i18n.message import Message, Quote
 from sso.models import Client, User
+from sso.oauth import document_clients
 from sso.process.program import COMMAND
+from sso.services import agents, client_documents
+from sso.store import clients
+from sso.upstream.remote_cache import RemoteUnavailable
 
 DEADLINE = 60  # seconds for all requests to this server
 _SHOWN = 200
@@ -61,19 +67,30 @@ _FORGED = "A" * 16  # of the signature
 class Player:
     """The client and the person to play. `client`: `None` for a temporary one.
 
-    `groups`: of the person; `None` if nobody was named.
+    `document`: the URL of a client metadata document, instead of a client. `groups`: of the person;
+    `None` if nobody was named.
     """
 
     client: Client | None = None
+    document: str | None = None
     email: str | None = None
     groups: tuple[str, ...] | None = None
     is_disabled: bool = False
 
     @classmethod
-    def of(cls, client: Client | None, user: User | None) -> "Player":
+    def of(cls, client: Client | str | None, user: User | None) -> "Player":
+        """`client`: a registered one, or the URL of a metadata document."""
+        registered = None if isinstance(client, str) else client
+        document = client if isinstance(client, str) else None
         if user is None:
-            return cls(client)
-        return cls(client, user.email, tuple(user.groups), user.disabled_at is not None)
+            return cls(registered, document)
+        groups, is_disabled = tuple(user.groups), user.disabled_at is not None
+        return cls(registered, document, user.email, groups, is_disabled)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the client is a temporary one."""
+        return self.client is None and self.document is None
 
 
 def check(actor: Actor, server: Server, player: Player, user_name: str | None = None) -> Findings:
@@ -99,6 +116,7 @@ class Session:
     redirect_uri: str = PROBE_CALLBACK
     token: str = field(default="", repr=False)
     foreign_token: str = field(default="", repr=False)
+    is_confidential: bool = False
     claims: Mapping[str, Any] = field(default_factory=dict)
 
     def steps(self) -> list[Step]:
@@ -134,7 +152,7 @@ class Session:
         message = Message("clients have to be registered by hand")
         hint = Message("set SSO_CLIENT_DOCUMENTS=listed, and allow a domain: %(command)s",
                        command=f"{COMMAND} mcp allow DOMAIN")  # fmt: skip
-        if self.player.client is None:
+        if self.player.is_temporary:
             yield warning(name, message, hint)
         else:
             yield skipped(name, message)
@@ -142,6 +160,9 @@ class Session:
     def find_client(self) -> Findings:
         """Check that the client may ask for the API, or register a temporary one."""
         client, name = self.player.client, "client"
+        if self.player.document is not None:
+            yield from self._read_document(self.player.document)
+            return
         if client is None:
             manager = temporary_public_client(self.actor, self.server.resource)
             self.client_id = self.stack.enter_context(manager)
@@ -155,8 +176,10 @@ class Session:
             message = Message("%(name)s has no redirect URI: nobody signs in to it",
                               name=client.name)  # fmt: skip
             raise Fault(CLIENT, message, Message("name a client that people sign in to"))
-        self.redirect_uri = client.redirect_uris[0]
-        if self.server.resource not in client.apis:
+        self.redirect_uri, self.is_confidential = client.redirect_uris[0], not client.is_public
+        if client.registration is not None:
+            self._require_agents()
+        elif self.server.resource not in client.apis:
             message = Message(
                 "%(name)s is not registered for the API %(identifier)s",
                 name=client.name,
@@ -165,6 +188,42 @@ class Session:
             update = f"{COMMAND} client update {client.client_id} --add-api {self.server.resource}"
             raise Fault(THIS_SERVER, message, run(update))
         yield ok(name, Message("%(name)s, registered for the API", name=client.name))
+
+    def _require_agents(self) -> None:
+        """Raise `Fault` unless clients that nobody registered may use the API."""
+        api = self.server.api
+        if api is not None and not api.agents:
+            message = Message("agents may not use the API %(name)s", name=api.name)
+            raise Fault(THIS_SERVER, message, run(f"{COMMAND} mcp add {api.identifier}"))
+
+    def _read_document(self, url: str) -> Findings:
+        """Read a client metadata document, as this server does when an agent comes with it."""
+        if error := client_documents.url_error(url):
+            message = Message("its URL cannot identify a client: %(reason)s", reason=error)
+            raise Fault(CLIENT, message, Message("publish the document at another URL"))
+        domain = client_documents.domain_of(url)
+        with database.reading() as connection:
+            error = agents.policy_error(connection, domain)
+        if error:
+            raise Fault(THIS_SERVER, error, run(f"{COMMAND} mcp allow {domain}"))
+        self._require_agents()
+        stored = clients.find(url)
+        is_disabled = stored is not None and stored.disabled_at is not None
+        db.session.rollback()
+        if is_disabled:
+            message = Message("%(name)s is disabled", name=url)
+            raise Fault(THIS_SERVER, message, run(f"{COMMAND} client enable {url}"))
+        try:
+            metadata = document_clients.read(url).metadata
+        except RemoteUnavailable as trouble:
+            message = Message("its document: %(reason)s", reason=Quote(str(trouble)[:_SHOWN]))
+            hint = Message(
+                "the document has to be JSON at a public https address, without redirect"
+            )
+            raise Fault(CLIENT, message, hint) from None
+        self.client_id, self.redirect_uri = url, metadata["redirect_uris"][0]
+        self.is_confidential = metadata["token_endpoint_auth_method"] != NO_AUTH_METHOD
+        yield ok("client", Message("%(name)s describes itself", name=metadata["client_name"]))
 
     def find_person(self) -> Findings:
         """Check that the person may use the API."""
@@ -226,17 +285,13 @@ class Session:
             yield ok("authorization", Message("sign-in and consent lead back with a code"))
             iss = dict(parse_qsl(urlsplit(page.url).query)).get("iss")
             yield ok("issuer", Message("iss is %(issuer)s", issuer=str(iss)))
-            if not self._is_public:
+            if self.is_confidential:
                 yield skipped("token", Message("only the client has its secret or key"))
                 return
             self.token = party.exchange(request, code)["access_token"]
         yield ok("token", Message("the code and its verifier were exchanged for a token"))
-        if self.player.client is None:
+        if self.player.is_temporary:
             self._get_foreign_token(browser)
-
-    @property
-    def _is_public(self) -> bool:
-        return self.player.client is None or self.player.client.is_public
 
     def _party(self, browser: Browser, resource: str, scope: str | None) -> RelyingParty:
         return sign_in.relying_party(

@@ -19,6 +19,8 @@ from sso.doctor import client_check
 from sso.errors import SettingsError
 from sso.extensions import db
 from sso.flow import resources
+from sso.models import Client
+from sso.services import client_documents
 
 _WIDTH = 20
 
@@ -28,7 +30,8 @@ _WIDTH = 20
     "--client",
     "client_id",
     metavar="ID",
-    help="Check one application instead: its addresses, and a sign-in to it.",
+    help="Check one application instead: its addresses, and a sign-in to it. With --mcp: the "
+    "client to play, or the URL of its metadata document.",
 )
 @click.option(
     "--mcp",
@@ -152,10 +155,13 @@ def _mcp(url: str, client_id: str | None, who: str | None) -> Iterator[Finding]:
         raise Failure(f"{url} is not the URL of an MCP server: {problem}")
     if not (yield from _run([("database", components.database), ("schema", components.schema)])):
         return
-    client = find_client(client_id) if client_id else None
+    client: Client | str | None = None
+    if client_id:
+        is_document = client_documents.is_url(client_id)
+        client = client_id if is_document else find_client(client_id)
     user = find_user(who) if who else None
     player = Player.of(client, user)
-    if client is not None:
+    if isinstance(client, Client):
         db.session.expunge(client)
     db.session.rollback()  # no transaction waits for somebody else's server
     server = Server(resources.normalized(url), allows_private=True)

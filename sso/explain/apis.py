@@ -70,6 +70,8 @@ def _unknown(case: Case, received: str) -> Explanation:
     api = apis.find(identifier)
     if client is None or api is None:
         return _nearest(case, received)
+    if client.registration is not None:
+        return _disabled(api) or _not_for_agents(api)
     if identifier not in client.apis:
         return Explanation(
             Message(
@@ -82,6 +84,25 @@ def _unknown(case: Case, received: str) -> Explanation:
         )
     return _disabled(api) or Explanation(
         Message("The client was not registered for the API. It is registered now."), _TRY_AGAIN
+    )
+
+
+def _not_for_agents(api: Api) -> Explanation:
+    """Explain what a client that nobody registered may not use."""
+    if api.agents:
+        return Explanation(
+            Message("Agents could not use the API %(identifier)s. They may use it now.",
+                    identifier=api.identifier),
+            _TRY_AGAIN,
+        )  # fmt: skip
+    return Explanation(
+        Message(
+            "The client was registered by nobody, and such agents may not use the API "
+            "%(identifier)s.",
+            identifier=api.identifier,
+        ),
+        Message("If agents may use it:"),
+        command("mcp", "add", api.identifier),
     )
 
 
@@ -136,7 +157,9 @@ def _withdrawn(case: Case) -> Explanation:
             Message("The API %(identifier)s was deleted.", identifier=identifier),
             Message("Make the application name another API, or none."),
         )
-    if identifier not in client.apis:
+    if client.registration is not None and not api.agents:
+        return _not_for_agents(api)
+    if client.registration is None and identifier not in client.apis:
         return Explanation(
             Message(
                 "%(client)s is no longer registered for the API %(identifier)s.",

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from sso.explain import (
+    agents,
     apis,
     clients,
     devices,
@@ -21,6 +22,7 @@ from sso.store import refusals
 
 _CHECKS = (
     services.credentials_of_api,
+    agents.document,
     clients.unknown,
     clients.known_by_now,
     clients.disabled,

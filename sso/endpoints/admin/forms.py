@@ -490,5 +490,6 @@ class McpCheckForm(PageForm):
 
     email = StringField(lazy_gettext("Email of a person"), [Length(max=254, message=TOO_LONG)])
     client_id = StringField(
-        lazy_gettext("Client ID of an application"), [Length(max=500, message=TOO_LONG)]
+        lazy_gettext("Client ID, or the URL of a client metadata document"),
+        [Length(max=500, message=TOO_LONG)],
     )

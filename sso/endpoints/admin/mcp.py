@@ -23,10 +23,10 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.mcp import configurations, protected_resources
-from sso.models import Api
+from sso.models import Api, Client
 from sso.process import concurrency
 from sso.process.program import COMMAND
-from sso.services import agents, api_values, mcp_servers
+from sso.services import agents, api_values, client_documents, mcp_servers
 from sso.services.checks import Invalid
 from sso.store import apis, clients, users
 from sso.web import routing
@@ -164,7 +164,8 @@ def mcp_server() -> Response:
 _CHECK = "MCP server"
 
 
-def _is_local() -> bool:
+def is_local() -> bool:
+    """Return whether this server is for this machine alone, as in development."""
     return urls.is_loopback(urlsplit(context.settings().base_url).hostname)
 
 
@@ -176,15 +177,17 @@ def _checked(api: Api, form: McpCheckForm) -> list[Finding]:
     """
     email, client_id = (form.email.data or "").strip(), (form.client_id.data or "").strip()
     user = users.find_by_email(email) if email else None
-    client = clients.find(client_id) if client_id.isprintable() and client_id else None
+    client: Client | str | None = client_id or None
+    if client_id and not client_documents.is_url(client_id):
+        client = clients.find(client_id) if client_id.isprintable() else None
     if email and user is None:
         raise Invalid([Message("there is no user %(name)s", name=email)])
     if client_id and client is None:
         raise Invalid([Message("there is no application %(name)s", name=client_id)])
     player = Player.of(client, user)
-    server = Server(api.identifier, allows_private=_is_local())
+    server = Server(api.identifier, allows_private=is_local())
     actor = replace(access.staff().actor, by="doctor")
-    if client is not None:
+    if isinstance(client, Client):
         db.session.expunge(client)
     db.session.rollback()
     with concurrency.slot_released():

@@ -1,0 +1,147 @@
+"""MCP servers are protected and checked in the browser; domains of agents are decided about."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from sso.checkup import mcp_client
+from sso.checkup.finding import ok
+from sso.checkup.mcp_client import Player
+from sso.checkup.mcp_server import MCP_SERVER, Fault, Server
+from sso.endpoints.admin import mcp
+from sso.extensions import db
+from sso.i18n.message import Message
+from sso.models import Api
+from sso.services import agents
+from sso.store import apis
+from tests.conftest import Clock
+from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
+from tests.support.events import events
+from tests.support.factories import make_api, make_client
+
+pytestmark = pytest.mark.slow
+URL = "https://mcp.example.com/mcp"
+MARKUP = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_CLIENT_DOCUMENTS="listed")
+
+
+@pytest.fixture
+def staff(app: Flask, clock: Clock) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+def find(app: Flask) -> Api:
+    with app.app_context():
+        api = apis.find(URL)
+        assert api is not None
+        db.session.expunge(api)
+        return api
+
+
+def domains(app: Flask) -> dict[str, str]:
+    with app.app_context():
+        return {row.domain: row.status for row in agents.domains()}
+
+
+def test_a_server_is_protected(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/mcp-server/new")
+    page = staff.send(url=URL, name=MARKUP, scopes="read=Read your notes", groups="engineers")
+    assert "The MCP server was registered." in page.html
+    api = find(app)
+    assert (api.agents, api.scopes, api.groups) == (
+        True, {"read": "Read your notes"}, ["engineers"],
+    )  # fmt: skip
+    assert MARKUP not in page.html
+    assert "https://mcp.example.com/.well-known/oauth-protected-resource/mcp" in page.html
+    assert f"/protected-resource/{api.api_id}" in page.html
+    for label in ("FastMCP", "TypeScript SDK 2.x", "nginx", "Traefik"):
+        assert f">{label}</summary>" in page.html
+    listed = staff.open(f"{ADMIN}/mcp-servers")
+    assert URL in listed.html
+    (event,) = events(app, "api_created")
+    assert event["operator"] == "ada@example.com"
+
+
+def test_what_is_wrong_is_said(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/mcp-server/new")
+    page = staff.send(url="http://mcp.example.com", name="Notes")
+    assert "is not the URL of an MCP server" in page.html
+    assert 'value="Notes"' in page.html
+    for query in ("", "?id=api-unknown", "?id=%00", "?id=%F0%9F%99%82"):
+        assert staff.open(f"{ADMIN}/mcp-server{query}").status == 404
+
+
+def test_domains_are_allowed_blocked_and_forgotten(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/mcp-servers")
+    page = staff.send(domain="Claude.example", decision="allow")
+    assert "The domain was allowed." in page.html
+    assert domains(app) == {"claude.example": "allowed"}
+    staff.open(f"{ADMIN}/mcp-servers/domain?domain=claude.example&do=block")
+    assert domains(app) == {"claude.example": "allowed"}  # it asks first
+    assert "The domain was blocked" in staff.send().html
+    assert domains(app) == {"claude.example": "blocked"}
+    staff.open(f"{ADMIN}/mcp-servers/domain?domain=claude.example&do=remove")
+    assert "The decision about the domain was removed." in staff.send().html
+    assert domains(app) == {}
+    page = staff.open(f"{ADMIN}/mcp-servers")
+    assert "is not a domain" in staff.send(domain="not a domain", decision="allow").html
+    staff.open(f"{ADMIN}/mcp-servers")
+    assert staff.send(domain="x.example", decision="other").status == 400
+    for query in ("domain=other.example&do=block", "domain=claude.example&do=other"):
+        assert staff.open(f"{ADMIN}/mcp-servers/domain?{query}").status == 404
+
+
+def test_the_check_names_the_party_at_fault(
+    app: Flask, staff: StaffBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_api(app, URL, agents=True)
+    played = []
+
+    def check(actor: object, server: Server, player: Player, user_name: str) -> object:
+        played.append((server, player))
+        yield ok("challenge", Message("it names %(url)s", url=URL))
+        yield Fault(MCP_SERVER, Message("it is %(url)s", url=MARKUP), Message("remove it there")
+                    ).finding("resource")  # fmt: skip
+
+    monkeypatch.setattr(mcp_client, "check", check)
+    monkeypatch.setattr(mcp, "is_local", lambda: False)
+    staff.open(f"{ADMIN}/mcp-server?id={find(app).api_id}")
+    page = staff.send(email="ada@example.com")
+    assert "At fault: the MCP server." in page.html
+    assert "remove it there" in page.html
+    assert MARKUP not in page.html
+    (server, player) = played[0]
+    assert player.email == "ada@example.com"
+    assert (server.url, server.allows_private) == (URL, False)
+
+
+def test_the_check_needs_a_person_and_a_client_that_exist(app: Flask, staff: StaffBrowser) -> None:
+    make_api(app, URL, agents=True)
+    make_client(app)
+    staff.open(f"{ADMIN}/mcp-server?id={find(app).api_id}")
+    page = staff.send(email="nobody@example.com")
+    assert "there is no user" in page.html
+    assert page.html.count("nobody@example.com") == 2
+    staff.open(f"{ADMIN}/mcp-server?id={find(app).api_id}")
+    assert "there is no application" in staff.send(client_id="unknown").html
+
+
+def test_the_check_does_not_look_around_in_the_network(
+    app: Flask, staff: StaffBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server at a public URL plays no client against private addresses."""
+    monkeypatch.setattr(mcp, "is_local", lambda: False)
+    identifier = "https://127.0.0.1/mcp"
+    make_api(app, identifier, agents=True)
+    with app.app_context():
+        api = apis.find(identifier)
+        assert api is not None
+        api_id = api.api_id
+    staff.open(f"{ADMIN}/mcp-server?id={api_id}")
+    page = staff.send()
+    assert "its name leads to a private address" in page.html
