@@ -155,13 +155,13 @@ def mcp_server() -> Response:
         ],
         findings=findings,
         fault=next((each for each in findings if each.status is Status.WRONG), None),
-        labels={**overview.LABELS, _CHECK: N_("Check of the MCP server")},
+        labels=overview.LABELS,
         statuses=overview.STATUSES,
         command=f"{COMMAND} doctor --mcp {api.identifier}",
     )
 
 
-_CHECK = "MCP server"
+_CHECK = "client"  # of a finding about the check itself
 
 
 def is_local() -> bool:
