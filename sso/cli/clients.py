@@ -56,15 +56,17 @@ class ListOption:
     metavar: str
     may_be_empty: bool = True
     has_spaces: bool = False  # else one text may hold several values, separated by spaces
+    also: str = ""  # another name of the option that adds
     former: tuple[str, ...] = ()  # former options, which replaced the list silently
 
     def options(self) -> tuple[Decorator, ...]:
         add, remove, whole = self.names
         name = self.singular.replace("-uri", " URI").replace("logout-", "logout ")
         noun = _NOUNS.get(self.singular, f"a {name}")
+        also = (f"--{self.also}",) if self.also else ()
         emptied = '; "" leaves none.' if self.may_be_empty else "."
         return (
-            click.option(add, f"add_{self.field}", multiple=True, metavar=self.metavar,
+            click.option(add, *also, f"add_{self.field}", multiple=True, metavar=self.metavar,
                          help=f"Add {noun}. May be repeated."),
             click.option(remove, f"remove_{self.field}", multiple=True, metavar=self.metavar,
                          help=f"Remove {noun}. May be repeated."),
@@ -155,10 +157,10 @@ def list_when_created(field: Field, option: Option) -> Decorator:
 def list_when_updated(field: Field, option: Option) -> ListOption:
     """Return the options that change a list."""
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
+    has_spaces = field.kind in (Kind.NAMES, Kind.ISSUERS, Kind.ROLES, *MAPPINGS)
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
-        field.may_be_empty, has_spaces=field.kind in (Kind.NAMES, Kind.ISSUERS, *MAPPINGS),
-        former=former,
+        field.may_be_empty, has_spaces=has_spaces, also=option.also, former=former,
     )  # fmt: skip
 
 

@@ -75,6 +75,7 @@ def preview(
     if result.tokens:
         _print_sign_in(result)
         _print_tokens(result.tokens, result.client)
+        _print_roles(result)
         missing = [(", ".join(names), remark) for names, remark in _grouped(result)]
         _print_remarks("What the application does not get, and why", missing)
         _print_remarks("Note", [("", remark) for remark in _notes(result, result.tokens)])
@@ -117,6 +118,17 @@ def _print_tokens(tokens: Tokens, client: RegisteredClient) -> None:
     print_line(
         "These are examples without signature. Times, sid, jti and at_hash differ each time."
     )
+
+
+def _print_roles(preview: Preview) -> None:
+    for roles in preview.roles:
+        print_line()
+        print_line(f"Roles at {roles.name}, and the groups that give them")
+        rows = [(f"  {role}", ", ".join(groups)) for role, groups in roles.sources.items()]
+        if rows:
+            print_record(rows)
+        else:
+            print_line("  none: the user is in none of the groups")
 
 
 def _print_claims(
@@ -289,6 +301,7 @@ def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
         "id_token": _token(tokens.id_token) if tokens else None,
         "access_token": _token(tokens.access_token) if tokens else None,
         "access_tokens": [_token(token) for token in tokens.access_tokens] if tokens else [],
+        "roles": {roles.audience: roles.sources for roles in preview.roles},
         "missing": [
             {
                 "claim": missing.claim,

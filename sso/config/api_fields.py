@@ -8,6 +8,7 @@ surfaces with this table.
 from collections.abc import Mapping
 
 from sso.config.fields import Fact, Field, Input, Kind, Option, Stored
+from sso.flow import role_claims
 from sso.i18n import N_
 from sso.i18n.message import Message
 
@@ -73,6 +74,22 @@ _TABLE = (
                       "People are asked each time.")),
         fact=Fact(N_("Agents"), on=N_("May use it; people are asked each time."),
                   off=N_("Only registered applications")),
+    ),
+    Field(
+        "roles", Kind.ROLES, "Its roles, each with a group: its tokens have those of the user.",
+        default=[],
+        option=Option("role", "A role, and a group whose members have it.",
+                      metavar="ROLE=GROUP", also="role-of"),
+        form=Input(N_("Roles, one on each line"),
+                   N_("The role and a group whose members have it: editor=staff"), rows=2),
+        fact=Fact(N_("Roles")),
+    ),
+    Field(
+        "roles_shape", Kind.CHOICE, "The shape of the claim roles: list, string or object.",
+        default=role_claims.LIST, choices=tuple(role_claims.SHAPES), titles=role_claims.SHAPES,
+        noun=Message("the shape of roles"),
+        option=Option("roles-shape"),
+        form=Input(N_("How it gets the roles")),
     ),
     Field(
         "introspection", Kind.SWITCH,

@@ -17,6 +17,7 @@ from sso.config.urls import call_error, home_url_error, strict_url_error
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.crypto.keys import ALGORITHMS as SERVER_ALGORITHMS
+from sso.flow import role_claims
 from sso.flow.scopes import DEFAULT_SCOPE, SCOPES
 from sso.i18n import N_
 from sso.i18n.message import Message
@@ -187,6 +188,23 @@ _TABLE = (
         form=Input(N_("Only members of these groups, one on each line"),
                    N_("If empty, everyone may use it."), rows=2),
         fact=Fact(N_("Who may use it"), empty=N_("Everyone")),
+    ),
+    Field(
+        "roles", Kind.ROLES,
+        "Its roles, each with a group: userinfo has those of the user, as the claim roles.",
+        default=[],
+        option=Option("role", "A role, and a group whose members have it.",
+                      metavar="ROLE=GROUP", also="role-of"),
+        form=Input(N_("Roles, one on each line"),
+                   N_("The role and a group whose members have it: editor=staff"), rows=2),
+        fact=Fact(N_("Roles")),
+    ),
+    Field(
+        "roles_shape", Kind.CHOICE, "The shape of the claim roles: list, string or object.",
+        default=role_claims.LIST, choices=tuple(role_claims.SHAPES), titles=role_claims.SHAPES,
+        noun=Message("the shape of roles"),
+        option=Option("roles-shape"),
+        form=Input(N_("How it gets the roles")),
     ),
     Field(
         "apis", Kind.APIS, "The APIs that it can request tokens for: URI or URI=SCOPE,…",

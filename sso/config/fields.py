@@ -25,6 +25,7 @@ class Kind(Enum):
     NAMES = "a list of names"
     APIS = "a list of APIs, each as URI or URI=SCOPE,…"
     ISSUERS = "a list of entries, each beginning with the issuer of an identity server"
+    ROLES = "a list of roles, each as ROLE or ROLE=GROUP"
     NUMBER = "a number"
     TEXTS = "texts by name; commands take NAME=TEXT"
     TRANSLATIONS = "texts by language and name; commands take LANGUAGE:NAME=TEXT"
@@ -41,6 +42,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.NAMES: list,
     Kind.APIS: list,
     Kind.ISSUERS: list,
+    Kind.ROLES: list,
     Kind.CHOICES: list,
     Kind.NUMBER: int,
     Kind.TEXTS: dict,
@@ -49,7 +51,9 @@ _TYPES: Mapping[Kind, type] = {
     Kind.OBJECT: dict,
     Kind.KEY_SET: dict,
 }
-LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.WORDS)
+LISTS = (
+    Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ROLES, Kind.WORDS,
+)  # fmt: skip
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
 
 
@@ -66,6 +70,7 @@ class Option:
     """The option of `create` and `update`, without its dashes.
 
     `update`: the help of a switch there. `removal`: the help of the option that removes the value.
+    `also`: another name of the option that adds to a list.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Option:
     removal: str = ""
     metavar: str | None = None
     choices: Sequence[str] = ()
+    also: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The consent page, a step of the dispatcher: the requested scopes in plain words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
-from sso.flow import decision, resources, scopes
+from sso.flow import decision, resources, role_claims, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
 from sso.models import User
@@ -46,7 +47,9 @@ class ApiItems:
     name: str
     host: str
     items: list[Item]
-    groups: list[str] | None = None  # that its tokens carry
+    # What its tokens carry; `None` if they do not.
+    groups: list[str] | None = None
+    roles: list[str] | None = None
 
 
 def consent() -> Response:
@@ -79,6 +82,7 @@ def consent() -> Response:
         user=current.user,
         items=items(current.user, step.scopes, declined_of(validated.owner)),
         apis=api_items(current.user, apis, step.scopes, declined_of(validated.owner)),
+        roles=roles_of(current.user, validated.client.roles, step.scopes | step.known),
         offered=" ".join(sorted(step.scopes)),
         known=[
             *(item.title for item in items(current.user, step.known)),
@@ -127,9 +131,23 @@ def api_items(
             for name in in_order
         ]  # fmt: skip
         if items:
+            host = urlsplit(api.identifier).netloc
             groups = list(user.groups) if api.includes_groups else None
-            listed.append(ApiItems(api.name, urlsplit(api.identifier).netloc, items, groups))
+            roles = roles_of(user, api.roles)
+            listed.append(ApiItems(api.name, host, items, groups, roles))
     return listed
+
+
+def roles_of(
+    user: User, entries: Sequence[str], granted: frozenset[str] | None = None
+) -> list[str] | None:
+    """Return the roles that an application or an API learns; `None` if it learns none.
+
+    `granted`: the scopes of an application, which learns its roles at userinfo.
+    """
+    if not entries or (granted is not None and granted.isdisjoint(scopes.USERINFO_SCOPES)):
+        return None
+    return role_claims.of(entries, user.groups)
 
 
 def _words(scope: str, values: dict[str, object]) -> str | None:

@@ -117,6 +117,7 @@ def _ask(
         device=waiting.device,
         items=consent.items(current.user, step.scopes, ticks),
         apis=consent.api_items(current.user, waiting.request.apis, step.scopes, ticks),
+        roles=consent.roles_of(current.user, validated.client.roles, step.scopes),
         offered=" ".join(sorted(step.scopes)),
         switch_url=consent.switch_url(pending),
     )

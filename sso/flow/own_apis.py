@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from sso.flow import role_claims
 from sso.flow.resources import Api, normalized
 
 PROVISIONING, REGISTRATION = "/scim", "/api"
@@ -41,6 +42,8 @@ def _api(identifier: str, path: str) -> Api:
         translations={},
         groups=frozenset(),
         includes_groups=False,
+        roles=(),
+        roles_shape=role_claims.LIST,
         access_token_lifetime=None,
         created_at=datetime.min.replace(tzinfo=UTC),
     )

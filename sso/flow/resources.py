@@ -6,7 +6,7 @@ scope of this server. `https://api.example.com#` is access to the API without an
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -44,6 +44,8 @@ class Api:
     translations: Mapping[str, Mapping[str, str]]
     groups: frozenset[str]
     includes_groups: bool
+    roles: Sequence[str]
+    roles_shape: str
     access_token_lifetime: int | None  # seconds
     created_at: datetime
 

@@ -2,13 +2,13 @@
 claim.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from sso.flow import resources, scopes
+from sso.flow import resources, role_claims, scopes
 from sso.flow.resources import Api
 from sso.flow.scopes import Profile
 
@@ -22,6 +22,10 @@ class Client(Protocol):
     def is_fapi2(self) -> bool: ...
     @property
     def id_token_has_all_claims(self) -> bool: ...
+    @property
+    def roles(self) -> Sequence[str]: ...
+    @property
+    def roles_shape(self) -> str: ...
 
 
 class Grant(Protocol):
@@ -76,6 +80,8 @@ def of_access_token(
         del claims["scope"]
     if api and api.includes_groups:
         claims["groups"] = list(grant.user.groups)
+    if api and api.roles:
+        claims |= role_claims.claim(api.roles, api.roles_shape, grant.user.groups)
     return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
 
 
@@ -164,7 +170,7 @@ def of_id_token(
     """OIDC Core §2, §3.1.3.6. After a refresh it has the same `auth_time`, and no nonce (§12.2)."""
     requested = grant.claims.get("id_token", [])
     profile = (
-        scopes.profile(grant.user, grant.scope, requested, is_standard=client.is_fapi2)
+        _profile(grant.user, client, grant.scope, requested)
         if client.id_token_has_all_claims
         else scopes.values(grant.user, requested)
     )
@@ -191,8 +197,14 @@ def of_userinfo(
     user: Profile, client: Client, scope: str, claims: Mapping[str, Iterable[str]]
 ) -> Claims:
     """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`."""
-    requested = claims.get("userinfo", [])
-    return scopes.profile(user, scope, requested, is_standard=client.is_fapi2)
+    return _profile(user, client, scope, claims.get("userinfo", []))
+
+
+def _profile(user: Profile, client: Client, scope: str, requested: Iterable[str]) -> Claims:
+    profile = scopes.profile(user, scope, requested, is_standard=client.is_fapi2)
+    if client.roles:
+        profile |= role_claims.claim(client.roles, client.roles_shape, user.groups)
+    return profile
 
 
 def _timestamp(moment: datetime) -> int:

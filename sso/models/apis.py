@@ -7,6 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
+from sso.flow import role_claims
 
 ID_PREFIX = "api-"
 
@@ -29,6 +30,11 @@ class Api(Base):
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)
     # Whether its tokens carry the user's groups (RFC 9068 §2.2.3.1).
     includes_groups: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # Entries as in `flow.role_claims`; its tokens carry the roles that the user has by them.
+    roles: Mapped[list[str]] = mapped_column(JSON, default=list, server_default="[]")
+    roles_shape: Mapped[str] = mapped_column(
+        String(10), default=role_claims.LIST, server_default=role_claims.LIST
+    )
     access_token_lifetime: Mapped[int | None]  # seconds
     # Whether clients that no operator registered may request tokens for it.
     agents: Mapped[bool] = mapped_column(default=False, server_default=false())
@@ -49,6 +55,11 @@ class Api(Base):
     @property
     def disabled(self) -> bool:
         return self.disabled_at is not None
+
+    @property
+    def named_groups(self) -> list[str]:
+        """The groups that decide who may use it, or what its tokens say about roles."""
+        return [*self.groups, *role_claims.groups_in(self.roles)]
 
 
 class FormerApi(Base):

@@ -16,6 +16,7 @@ from sso import clock
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_secret
 from sso.crypto import secrets
 from sso.extensions import Base, UtcDateTime
+from sso.flow import role_claims
 
 MAX_CLIENT_ID = 255  # characters; a client identifier may be the URL of a metadata document
 DOCUMENT, OPEN = "document", "open"  # registered by nobody: see `Client.registration`
@@ -58,6 +59,22 @@ class ClientRegistration:
     def admits(self, groups: Iterable[str]) -> bool:
         """Return whether a user in these groups may use the client."""
         return not self.groups or not set(self.groups).isdisjoint(groups)
+
+    @property
+    def roles(self) -> list[str]:
+        """The entries of its roles (see `flow.role_claims`)."""
+        entries: list[str] = self.client_metadata.get("roles", [])
+        return entries
+
+    @property
+    def roles_shape(self) -> str:
+        """The shape of its claim `roles`."""
+        return str(self.client_metadata.get("roles_shape", role_claims.LIST))
+
+    @property
+    def named_groups(self) -> list[str]:
+        """The groups that decide who may use it, or what it learns about roles."""
+        return [*self.groups, *role_claims.groups_in(self.roles)]
 
     @property
     def apis(self) -> dict[str, tuple[str, ...] | None]:

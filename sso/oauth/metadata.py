@@ -6,7 +6,7 @@ from sso.config.client_fields import GRANT_TYPES
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS, REGISTRATION
 from sso.crypto import client_jwt, dpop, keys
-from sso.flow import request, scopes
+from sso.flow import request, role_claims, scopes
 from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
 from sso.oauth.id_jag import ID_JAG, ID_JAG_PROFILE
@@ -46,7 +46,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "prompt_values_supported": sorted(request.PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
         "claim_types_supported": ["normal"],
-        "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
+        "claims_supported": [*scopes.ALL_CLAIMS, role_claims.CLAIM, *_PROTOCOL_CLAIMS],
         "claims_parameter_supported": True,
         "request_parameter_supported": True,  # of clients that are registered for it
         "request_object_signing_alg_values_supported": list(client_jwt.ALGORITHMS),

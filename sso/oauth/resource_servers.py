@@ -4,8 +4,8 @@ An API authenticates with its `api_id` and its secret, which have no other use. 
 access tokens whose audience it is; all others are inactive to it (RFC 7662 §4).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sso import clock
 from sso.config.client_fields import CLIENT_CREDENTIALS
 from sso.crypto import secrets
-from sso.flow import narrowing, resources
+from sso.flow import narrowing, resources, role_claims
 from sso.flow.resources import Apis
 from sso.oauth import client_authentication, present_rights, tokens
 from sso.oauth.authlib_request import ProtocolRequest
@@ -39,7 +39,7 @@ class UsableToken:
     scope: str
     dpop_jkt: str | None
     expires_at: datetime
-    groups: list[str] | None = None
+    about_groups: Mapping[str, Any] = field(default_factory=dict)  # claims, for the API that asks
 
     def is_expired(self) -> bool:
         return self.expires_at <= clock.now()
@@ -54,8 +54,7 @@ class UsableToken:
             members["scope"] = self.scope
         members |= {name: self.claims[name] for name in _SHOWN if name in self.claims}
         members["token_type"] = tokens.token_type(self.dpop_jkt)
-        if self.groups is not None:
-            members["groups"] = self.groups
+        members |= self.about_groups
         return members
 
 
@@ -110,7 +109,7 @@ def usable(
     client = token.client
     if client.requires_dpop and not token.dpop_jkt:
         return None
-    groups = None
+    about_groups: Mapping[str, Any] = {}
     claims = tokens.unverified_claims(text) or {}
     issued_at = datetime.fromtimestamp(claims.get("iat", 0) + 1, UTC)  # to the second
     available = resources.existing_at(issued_at, apis.of_client(connection, client))
@@ -119,11 +118,18 @@ def usable(
     else:
         allowed = narrowing.allowed(client, token.user.groups, token.grant, available)
         scope = None if allowed.refusal else allowed.scope_at(token.audience, token.scope)
-        if api and api.includes_groups:
-            groups = list(token.user.groups)
+        about_groups = _about_groups(api, token.user.groups)
     if scope is None:
         return None
-    return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, groups)
+    return UsableToken(claims, scope, token.dpop_jkt, token.expires_at, about_groups)
+
+
+def _about_groups(api: ResourceServer | None, groups: Sequence[str]) -> dict[str, Any]:
+    """Return what an API learns from the groups of a user, as in its tokens."""
+    if api is None:
+        return {}
+    claims = {"groups": list(groups)} if api.includes_groups else {}
+    return {**claims, **role_claims.claim(api.roles, api.roles_shape, groups)}
 
 
 def _usable_exchanged(
@@ -133,9 +139,9 @@ def _usable_exchanged(
     present = present_rights.present(connection, token)
     if present.refusal or not token.is_live():
         return None
-    groups = list(token.grant.user.groups) if api and api.includes_groups else None
+    about_groups = _about_groups(api, token.grant.user.groups)
     claims = tokens.unverified_claims(text) or {}
-    return UsableToken(claims, present.scope, token.dpop_jkt, token.expires_at, groups)
+    return UsableToken(claims, present.scope, token.dpop_jkt, token.expires_at, about_groups)
 
 
 def _scope_of_service(token: ServiceAccessToken, available: Apis) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sso.config.api_fields import FIELDS
 from sso.config.fields import Kind, type_errors
+from sso.services import changes as differences
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 
@@ -32,6 +33,8 @@ def edited(name: str, current: Any, edit: ListEdit) -> Any:
     """Return a field after an edit of its entries."""
     if FIELDS[name].kind is Kind.NAMES:
         return edit.applied_to(current)
+    if FIELDS[name].kind is Kind.ROLES:
+        return differences.edited_roles(current, edit)
     removed = {_key(entry) for entry in edit.removed}
     entries = {_key(entry): entry for entry in entries_of(name, current)}
     kept = [entry for key, entry in entries.items() if key not in removed]
@@ -41,6 +44,8 @@ def edited(name: str, current: Any, edit: ListEdit) -> Any:
 def without_effect(name: str, current: Any, edit: ListEdit) -> list[str]:
     """Return a sentence for each part of an edit that changes nothing."""
     entries = entries_of(name, current)
+    if FIELDS[name].kind is Kind.ROLES:
+        return []
     keys = {_key(entry) for entry in entries}
     return [
         *(f"{entry} is there already." for entry in edit.added if entry in entries),

@@ -21,7 +21,7 @@ from sso.config.api_fields import FIELDS
 from sso.config.fields import Kind
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
-from sso.flow import resources
+from sso.flow import resources, role_claims
 from sso.flow.resources import Described
 from sso.flow.scopes import SCOPES
 from sso.i18n.languages import LANGUAGES
@@ -72,7 +72,7 @@ def register(
     _drop_entries(api)
     if apis.take_former(api.identifier):
         grants.forget_api(api.identifier)  # reads all consents
-    named_groups.ensure(api.groups)
+    named_groups.ensure(api.named_groups)
     audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
     return api, secret
 
@@ -85,7 +85,13 @@ def plan_registration(fields: Mapping[str, Any], *, secret: str | None = None) -
 
 def _draft(fields: Mapping[str, Any], secret: str | None) -> tuple[Api, str]:
     """Make an API without storing it; return it and its secret."""
-    api = Api(api_id=ID_PREFIX + secrets.token_urlsafe(16), scopes={}, translations={}, groups=[])
+    api = Api(
+        api_id=ID_PREFIX + secrets.token_urlsafe(16),
+        scopes={},
+        translations={},
+        groups=[],
+        roles=[],
+    )
     required = {field.name: field.default for field in FIELDS.values() if field.is_required}
     errors = _edit(api, {**required, **api_values.DEFAULTS, **fields})
     if len(apis.every()) >= MOST:
@@ -123,7 +129,7 @@ def change(
         audit.event(Event.API_SECRET_ROTATED, by=actor.by, api=api.identifier)
     if changes:
         _touch_clients(api)
-        named_groups.ensure(api.groups)
+        named_groups.ensure(api.named_groups)
         what = " ".join(changes)
         audit.event(Event.API_CHANGED, by=actor.by, api=api.identifier, what=what, changes=changes)
     db.session.flush()
@@ -353,6 +359,8 @@ def _edit(api: Api, fields: Mapping[str, Any]) -> list[str]:
         match FIELDS[name].kind:
             case Kind.NAMES:
                 api.groups = list(dict.fromkeys(value))
+            case Kind.ROLES:
+                api.roles = role_claims.tidy(value)
             case Kind.URL:
                 api.identifier = api.identifier or resources.normalized(value)
             case _ if name == "disabled":
@@ -378,6 +386,10 @@ def _field_errors(api: Api, name: str, value: Any) -> Collection[str | None]:
             return _scope_errors(value)
         case Kind.NAMES:
             return checks.group_errors(value, api.groups)
+        case Kind.ROLES:
+            return checks.role_errors(role_claims.tidy(value), api.roles)
+        case Kind.CHOICE if value not in field.choices:
+            return [checks.none_of(field.noun, value, field.choices)]
         case Kind.NUMBER:
             return [_lifetime_error(value)]
     return []

@@ -7,6 +7,7 @@ from typing import Any
 from sso.config.client_fields import FIELDS
 from sso.config.fields import Kind
 from sso.errors import OperatorError
+from sso.flow import role_claims
 from sso.i18n.message import Message
 
 Differences = dict[str, dict[str, Any]]
@@ -43,6 +44,13 @@ class ListEdit:
             *(f"{value} is there already." for value in self.added if value in current),
             *(f"{value} is not there." for value in self.removed if value not in current),
         ]
+
+
+def edited_roles(current: Sequence[str], edit: ListEdit) -> list[str]:
+    """Return the entries of roles after an edit; to remove a role alone removes all its entries."""
+    if edit.whole is not None:
+        return role_claims.tidy(edit.whole)
+    return role_claims.tidy([*role_claims.without(current, edit.removed), *edit.added])
 
 
 class Changed(OperatorError):

@@ -32,6 +32,7 @@ from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
+from sso.flow import role_claims
 from sso.flow.profile_claims import CLAIMS, Format
 from sso.flow.scopes import SCOPES
 from sso.i18n import times
@@ -340,6 +341,8 @@ def _field_errors(
             yield from group_errors(value, before.get(field.name, ()))
         case Kind.ISSUERS:
             yield from _issuer_errors(field, label, value, before.get(field.name, ()))
+        case Kind.ROLES:
+            yield from role_errors(value, before.get(field.name, ()))
         case Kind.CHOICES:
             yield from (
                 none_of(label, choice, field.choices)
@@ -426,6 +429,13 @@ def group_errors(groups: Collection[str], before: Collection[str]) -> list[str]:
     if added and len(set(groups)) > MAX_GROUPS:
         return [Message("there are more than %(most)d groups", most=MAX_GROUPS)]
     return [error for group in added if (error := _group_error(group))]
+
+
+def role_errors(entries: Sequence[str], before: Collection[str]) -> list[str]:
+    """Return the errors of roles to set; see `flow.role_claims`. Earlier groups may stay."""
+    if error := role_claims.error(entries):
+        return [error]
+    return group_errors(role_claims.groups_in(entries), role_claims.groups_in(before))
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:

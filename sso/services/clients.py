@@ -18,7 +18,7 @@ from sso.config.fields import Kind, Stored, type_errors
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
-from sso.flow import resources
+from sso.flow import resources, role_claims
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
@@ -74,7 +74,7 @@ def register(
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
-    named_groups.ensure(client.groups)
+    named_groups.ensure(client.named_groups)
     clients.replace_logo(client.client_id, fields.get("logo"))
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret
@@ -140,7 +140,10 @@ def change(
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
     apis.hold(entries)
     client = _locked(client_id)
-    if fields or set(lists or {}) - {"groups"}:  # a service has no people, whose groups count
+    if fields or set(lists or {}) - {
+        "groups",
+        "roles",
+    }:  # a service has no people, whose groups count
         own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
@@ -151,6 +154,8 @@ def change(
         _end_access(client_id, "client_disabled")
     if "redirect_uris" in changes:
         clients.keep_origins(client)
+    if "roles" in changes:
+        named_groups.ensure(client.named_groups)
     if "groups" in changes:
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
@@ -189,6 +194,9 @@ def _alter(
         current = before.get(name, [])
         if FIELDS[name].kind is Kind.APIS:
             edits[name] = apis.edited_entries(current, edit)
+            continue
+        if FIELDS[name].kind is Kind.ROLES:
+            edits[name] = differences.edited_roles(current, edit)
             continue
         values = current.split() if isinstance(current, str) else current
         edited = edit.applied_to(values)
@@ -314,6 +322,8 @@ def _stored(where: Stored, fields: Mapping[str, Any]) -> dict[str, Any]:
 def _tidy(name: str, value: Any) -> Any:
     if name in FIELDS and FIELDS[name].kind is Kind.APIS:
         return apis.tidy_entries(value)
+    if name in FIELDS and FIELDS[name].kind is Kind.ROLES:
+        return role_claims.tidy(value)
     if name == "default_api":
         return resources.normalized(value)
     if name in FIELDS and FIELDS[name].kind is Kind.WORDS:

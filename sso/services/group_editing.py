@@ -10,8 +10,9 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.extensions import db
+from sso.flow import role_claims
 from sso.i18n.message import Message
-from sso.models import Group
+from sso.models import Api, Client, Group
 from sso.services import api_tokens, apis, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
@@ -162,9 +163,18 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     _flush(group)
     edit = ListEdit(added=(name,), removed=(old,))
     for client_id in requiring.client_ids:
-        clients.change(actor, client_id, {}, lists={"groups": edit})
+        if client := stored_clients.find(client_id):
+            clients.change(actor, client_id, {}, lists=_renamed(client, edit, old, name))
     for api in requiring.apis:
-        apis.change(actor, api.api_id, {}, lists={"groups": edit})
+        apis.change(actor, api.api_id, {}, lists=_renamed(api, edit, old, name))
+
+
+def _renamed(holder: Client | Api, edit: ListEdit, old: str, name: str) -> dict[str, ListEdit]:
+    """Return the edits of a client or an API after a group was renamed."""
+    lists = {"groups": edit} if old in holder.groups else {}
+    if old in role_claims.groups_in(holder.roles):
+        lists["roles"] = ListEdit(whole=tuple(role_claims.renamed(holder.roles, old, name)))
+    return lists
 
 
 def _edit_members(

@@ -28,8 +28,8 @@ def not_known(names: Iterable[str], user: User) -> list[str]:
     if not names:
         return []
     existing = groups.with_members(except_of=user.id)
-    existing.update(name for client in clients.every() for name in client.groups)
-    existing.update(name for api in apis.every() for name in api.groups)
+    existing.update(*(client.named_groups for client in clients.every()))
+    existing.update(*(api.named_groups for api in apis.every()))
     existing.update((context.settings().admin_group, context.settings().helpdesk_group))
     return [
         f"No application requires the group {name}, and no other user is in it"

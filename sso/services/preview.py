@@ -3,7 +3,7 @@
 Nothing is written.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -15,7 +15,7 @@ from authlib.oidc.core.grants.util import create_half_hash
 from sso import clock, context, database
 from sso.config.settings import Settings
 from sso.crypto import keys
-from sso.flow import decision, narrowing, resources, scopes, token_claims
+from sso.flow import decision, narrowing, resources, role_claims, scopes, token_claims
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
@@ -59,6 +59,18 @@ class Token(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Roles:
+    """The roles of the user at an application or an API, each with the groups that give it.
+
+    `audience`: the client ID or the identifier. `name`: the name for people.
+    """
+
+    audience: str
+    name: str
+    sources: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
 class Tokens:
     """The tokens and claims that the client would receive.
 
@@ -95,6 +107,7 @@ class Preview:
     tokens: Tokens | None = None
     missing: tuple[Missing, ...] = ()
     api: Api | None = None
+    roles: tuple[Roles, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,7 +181,17 @@ def make(
                 is_standard=client.is_fapi2,
             )
         ),
+        roles=tuple(_roles(client, user, grant, apis)),
     )
+
+
+def _roles(client: RegisteredClient, user: User, grant: LiveGrant, apis: Apis) -> Iterator[Roles]:
+    if client.roles:
+        sources = role_claims.sources(client.roles, user.groups)
+        yield Roles(client.client_id, client.name, sources)
+    for api in (apis[name] for name in resources.identifiers_in(grant.scope)):
+        if api.roles:
+            yield Roles(api.identifier, api.name, role_claims.sources(api.roles, user.groups))
 
 
 def _sign_in(user: User) -> Proof | None:

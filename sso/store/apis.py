@@ -36,6 +36,8 @@ class _Row:
     translations: dict[str, dict[str, str]]
     groups: list[str]
     includes_groups: bool
+    roles: list[str]
+    roles_shape: str
     access_token_lifetime: int | None
     created_at: datetime
 
@@ -81,7 +83,7 @@ def _of_agents(connection: Connection) -> Apis:
 
 
 def _size(apis: Apis) -> int:
-    return 10 + sum(len(api.names) for api in apis.values())
+    return 10 + sum(len(api.names) + len(api.roles) for api in apis.values())
 
 
 def _read(connection: Connection, client: RegisteredClient) -> Apis:
@@ -114,6 +116,8 @@ class ResourceServer:
     api_id: str
     identifier: str
     includes_groups: bool
+    roles: list[str]
+    roles_shape: str
     secret_digest: str
 
 
@@ -176,7 +180,12 @@ def every() -> Sequence[Api]:
 
 def requiring(group: str) -> list[Api]:
     """Return the APIs that only members of a group may use, in the order of locking."""
-    return sorted((api for api in every() if group in api.groups), key=lambda api: api.api_id)
+    return [api for api in naming(group) if group in api.groups]
+
+
+def naming(group: str) -> list[Api]:
+    """Return the APIs that a group decides about, also by a role, in the order of locking."""
+    return sorted((api for api in every() if group in api.named_groups), key=lambda api: api.api_id)
 
 
 def with_identifiers(identifiers: Collection[str]) -> dict[str, Api]:

@@ -57,17 +57,17 @@ def lock(
 
 
 class Requiring(NamedTuple):
-    """The APIs that require a group, and the ids of the clients that do."""
+    """The APIs that require a group or give roles by it, and the ids of the clients that do."""
 
     apis: list[Api]
     client_ids: list[str]
 
 
 def lock_requiring(name: str) -> Requiring:
-    """Lock the APIs and clients that require a group, and the clients of these APIs."""
-    api_ids = sorted(api.api_id for api in apis.requiring(name))
-    locked = [api for api_id in api_ids if (api := apis.lock(api_id)) and name in api.groups]
-    client_ids = {client.client_id for client in clients.every() if name in client.groups}
+    """Lock the APIs and clients that require a group or give roles by it, and the APIs' clients."""
+    api_ids = sorted(api.api_id for api in apis.naming(name))
+    locked = [api for api_id in api_ids if (api := apis.lock(api_id)) and name in api.named_groups]
+    client_ids = {client.client_id for client in clients.every() if name in client.named_groups}
     of_apis = {client.client_id for api in locked for client in apis.clients_of(api.identifier)}
     for client_id in sorted(client_ids | of_apis):
         clients.lock(client_id)  # before users are locked: see there

@@ -20,6 +20,7 @@ identifier = "{ORDERS}/"
 name = "Orders"
 scopes = {{ read = "Read orders" }}
 translations = {{ de = {{ read = "Bestellungen lesen" }} }}
+roles = ["approver=managers"]
 access_token_lifetime = 300
 introspection = true
 secret = "env:ORDERS"

@@ -29,6 +29,8 @@ EVERYTHING: dict[str, Any] = {
     "access_token_lifetime": 120,
     "includes_groups": True,
     "agents": True,
+    "roles": ["editor=writers", "reader"],
+    "roles_shape": "object",
     "introspection": True,
     "disabled": False,
 }

@@ -36,6 +36,7 @@ VALUES = {
     "backchannel_logout_uri": "https://books.example/logout",
     "home_url": "https://books.example/home",
     "groups": ["readers"],
+    "roles": ["editor=writers", "reader"],
     "apis": [f"{API}=read"],
     "exchange_from": [API],
     "default_api": API,

@@ -47,6 +47,8 @@ def test_an_api_is_registered(app: Flask, staff: StaffBrowser) -> None:
         scopes="read=Read documents\r\nwrite = Change documents\r\n",
         translations="de:read=Dokumente lesen",
         groups="writers",
+        roles="editor=writers\r\nowner = all staff\r\n",
+        roles_shape="object",
         access_token_lifetime="300",
         includes_groups="y",
         introspection="y",
@@ -57,6 +59,7 @@ def test_an_api_is_registered(app: Flask, staff: StaffBrowser) -> None:
     assert api.scopes == {"read": "Read documents", "write": "Change documents"}
     assert api.translations == {"de": {"read": "Dokumente lesen"}}
     assert api.includes_groups
+    assert (api.roles, api.roles_shape) == (["editor=writers", "owner=all staff"], "object")
     assert secrets.matches(secret_in(done), api.secret_digest or "")
     assert not secret_in(staff.open(f"{ADMIN}/api?id={api.api_id}"))
     (event,) = events(app, "api_created")

@@ -277,6 +277,22 @@ def test_logos(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
             assert (clients.logo_digest(client.client_id) is not None) == is_there
 
 
+def test_roles(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
+    make_user(app, "erin@example.com", groups=["all staff"])
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    assert "the role &#39;a b&#39; is refused" in staff.send(roles="a b=x").html
+    staff.send(roles="editor = all staff\nviewer", roles_shape="string")
+    page = staff.open(f"{ADMIN}/application?id={client.client_id}").html
+    assert "editor=all staff, viewer" in page
+    preview = f"{ADMIN}/application/preview?id={client.client_id}&who=erin@example.com"
+    page = staff.open(preview).html.replace("<bdi>", "").replace("</bdi>", "")
+    assert "by the group all staff" in page
+    with app.app_context():
+        after = clients.find(client.client_id)
+        assert after
+        assert (after.roles, after.roles_shape) == (["editor=all staff", "viewer"], "string")
+
+
 def test_preview(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
     make_user(app, "dana@example.com", name=MARKUP)
     url = f"{ADMIN}/application/preview?id={client.client_id}"
