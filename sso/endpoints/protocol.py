@@ -78,9 +78,8 @@ def token() -> Response:
         response = server.create_token_response(request)
         if response.status_code == 200 or request.keep_changes:
             changes.commit()
-    refused = None if response.status_code == 200 else str(response.get_json()["error"])
-    counters.token_request(request.payload.grant_type, refused)
-    if refused is None:
+    counters.token_request(request.payload.grant_type, request.error)
+    if request.error is None:
         _record(request)
     return response
 

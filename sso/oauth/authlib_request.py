@@ -6,7 +6,7 @@ from functools import cached_property
 
 from authlib.oauth2.rfc6749 import OAuth2Request
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
-from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from authlib.oauth2.rfc6749.requests import OAuth2Payload
 from flask import request as flask_request
 from sqlalchemy import Connection
 
@@ -36,6 +36,25 @@ class Examined:
     facts: dict[str, object] = field(default_factory=dict)  # for `flask explain`
 
 
+class Payload(OAuth2Payload):
+    """The parameters. Authlib looks at `data` and `grant_type` many times for each request."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = values
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        return self._values
+
+    @cached_property
+    def datalist(self) -> dict[str, list[str]]:
+        return {name: [value] for name, value in self.data.items()}
+
+    @cached_property
+    def grant_type(self) -> str | None:
+        return self.data.get("grant_type")
+
+
 class ProtocolRequest(OAuth2Request):
     """Single-valued, clean parameters; and what the request has led to so far."""
 
@@ -46,7 +65,7 @@ class ProtocolRequest(OAuth2Request):
         # is https, which behind a proxy only the settings know.
         super().__init__(flask_request.method, context.settings().base_url)
         self.headers = flask_request.headers
-        self.payload = BasicOAuth2Payload(values)
+        self.payload = Payload(values)
         self.form_values = form or {}
         self.used_basic = False
         self.examined: Examined | None = None  # the assertion of the client
@@ -64,6 +83,7 @@ class ProtocolRequest(OAuth2Request):
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
         self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
+        self.error: str | None = None  # of the answer
         self.is_reported = False  # an event of its own reports the refusal
         self.audience: str | None = None  # the API that the access token is for
         self.resource_server: ResourceServer | None = None  # an API, in place of a client
@@ -124,7 +144,7 @@ def form_request(
             )
         form = parameters.single(parameters.form_pairs(flask_request), once, repeatable)
         names = once if clean is None else clean
-        parameters.check_clean(form, (name for name in names if name not in _READ_APART))
+        parameters.check_clean(form, names, exempt=_READ_APART)
     except parameters.ParameterFault as error:
         raise InvalidRequestError(str(error)) from None
     return ProtocolRequest(form, form)

@@ -75,6 +75,8 @@ class AuthorizationServer(AuthlibAuthorizationServer):
 
         `request` is `None` if it could not be read.
         """
+        if request:
+            request.error = error.error
         if response.is_no_refusal(request, error):
             return self.handle_response(*error())
         response.note_refusal(request, error)

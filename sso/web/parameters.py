@@ -5,7 +5,7 @@ reader separates query and body, and refuses repeated parameters and unclean tex
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from flask import Request
@@ -57,21 +57,19 @@ def form_pairs(request: Request) -> Pairs:
     return read_pairs(request.get_data(cache=True))
 
 
-def single(pairs: Pairs, once: Iterable[str], repeatable: Iterable[str] = ()) -> dict[str, str]:
+def single(pairs: Pairs, once: Collection[str], repeatable: Collection[str] = ()) -> dict[str, str]:
     """Return the parameters by name, without empty ones (RFC 6749 §3.1).
 
     The values of a parameter in `repeatable` get spaces between them. Raises `ParameterFault` if
     another parameter in `once` is repeated.
     """
     values: dict[str, str] = {}
-    may_repeat = frozenset(repeatable)
-    may_not_repeat = frozenset(once) - may_repeat
     names: set[str] = set()
     for name, value in pairs:
-        if name in names and name in may_not_repeat:
+        if name in names and name in once and name not in repeatable:
             raise ParameterFault(f"The parameter '{name}' is repeated.", name)
         names.add(name)
-        if value and name in may_repeat and name in values:
+        if value and name in values and name in repeatable:
             values[name] += f" {value}"
         elif value:
             values.setdefault(name, value)
@@ -92,8 +90,10 @@ def fault_of(name: str, value: str) -> str | None:
     return None
 
 
-def check_clean(values: dict[str, str], names: Iterable[str]) -> None:
+def check_clean(
+    values: dict[str, str], names: Collection[str], exempt: Collection[str] = ()
+) -> None:
     """Raise `ParameterFault` for the first of these parameters that is not clean text."""
-    for name in names:
-        if name in values and (fault := fault_of(name, values[name])):
+    for name, value in values.items():
+        if name in names and name not in exempt and (fault := fault_of(name, value)):
             raise ParameterFault(fault, name)
