@@ -79,10 +79,10 @@ def go(source: Path) -> Path:
         folder.mkdir()
         for file in files:
             shutil.copy(file, folder)
-        compiled = folder / "compiled"  # the standard library, too
         compiler = python("go") / "bin/go"
-        run(compiler, "build", "-o", "program", ".", cwd=folder, GOCACHE=str(compiled))
-        shutil.rmtree(compiled)
+        # Of all programs together: it has the standard library, which takes most of the time.
+        compiled = str(_cache() / "go-compiled")
+        run(compiler, "build", "-o", "program", ".", cwd=folder, GOCACHE=compiled)
 
     return _made(f"{source.stem}-go", files, fill) / "program"
 
@@ -124,8 +124,7 @@ def java(name: str, project: Path, source: Path) -> Path:
 
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
     """The folder, filled unless it was; another process may be at it."""
-    cache = Path(os.environ.get("APPLICATIONS_CACHE") or Path.home() / ".cache/sso-applications")
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = _cache()
     contents = [sys.version.encode(), *(lock.read_bytes() for lock in locks)]
     version = hashlib.sha256(b"".join(contents)).hexdigest()[:12]
     folder, complete = cache / f"{name}-{version}", cache / f"{name}-{version}.complete"
@@ -139,6 +138,13 @@ def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
                 require(f"{name} ({error})", None)
             complete.touch()
     return folder
+
+
+def _cache() -> Path:
+    """Where everything is kept that is made once."""
+    cache = Path(os.environ.get("APPLICATIONS_CACHE") or Path.home() / ".cache/sso-applications")
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
 
 
 def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> str:

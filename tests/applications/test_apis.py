@@ -14,6 +14,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -223,12 +225,85 @@ def _nginx(folder: Path) -> list[Path | str]:
     return ["/bin/sh", start]
 
 
+# Answers with the user that Envoy sends.
+BACKEND = """
+import http.server, json, sys
+
+class Backend(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({"user": self.headers.get("x-user")}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Backend).serve_forever()
+"""
+ENVOY_LISTENER = """
+static_resources:
+  listeners:
+    - address: {{ socket_address: {{ address: 127.0.0.1, port_value: $PORT }} }}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: api
+                route_config:
+                  virtual_hosts:
+                    - name: api
+                      domains: ["*"]
+                      routes: [{{ match: {{ prefix: / }}, route: {{ cluster: api }} }}]
+{filters}
+  clusters:
+    - name: sso
+      connect_timeout: 5s
+      load_assignment: {{ cluster_name: sso, endpoints: [{{ lb_endpoints: [{{ endpoint: {{ address:
+        {{ socket_address: {{ address: 127.0.0.1, port_value: $SSO_PORT }} }} }} }}] }}] }}
+    - name: api
+      connect_timeout: 5s
+      load_assignment: {{ cluster_name: api, endpoints: [{{ lb_endpoints: [{{ endpoint: {{ address:
+        {{ socket_address: {{ address: 127.0.0.1, port_value: {backend} }} }} }} }}] }}] }}
+"""  # noqa: E501
+
+
+def _envoy(folder: Path) -> list[Path | str]:
+    """Envoy, and behind it an API that shows the user that Envoy found."""
+    backend = free_port()
+    text = block("http_filters:", PAGE)
+    changes = {
+        "https://sso.example.com/api/auth": "$ISSUER",
+        "https://docs.example.com": DOCS,  # twice
+        "cache_duration: 300s": "cache_duration: 1s",  # a test replaces the key at once
+    }
+    for example, own in changes.items():
+        assert example in text
+        text = text.replace(example, own)
+    filters = textwrap.indent(text, 16 * " ")
+    (folder / "backend.py").write_text(BACKEND)
+    (folder / "envoy.yaml").write_text(ENVOY_LISTENER.format(filters=filters, backend=backend))
+    start = folder / "start"
+    start.write_text(
+        f"{sys.executable} {folder}/backend.py {backend} &\n"
+        "SSO_PORT=$(echo $ISSUER | sed 's|.*:\\([0-9]*\\)/.*|\\1|')\n"
+        f'sed -i "s|[$]SSO_PORT|$SSO_PORT|; s|[$]ISSUER|$ISSUER|; s|[$]PORT|$PORT|" '
+        f"{folder}/envoy.yaml\n"
+        f"exec {python('envoy')}/bin/envoy -c {folder}/envoy.yaml --concurrency 1 "
+        "--use-dynamic-base-id --log-level warning\n"
+    )
+    return ["/bin/sh", start]
+
+
 PROGRAMS: dict[str, Callable[[Path], list[Path | str]]] = {
     "Flask": _flask,
     "FastAPI": _fastapi,
     "Django": _django,
     "Express": _express,
     "nginx": _nginx,
+    "Envoy": _envoy,
     "Go": _go,
     "Spring": _spring,
 }
@@ -277,7 +352,7 @@ def running(command: list[Path | str], folder: Path, port: int, **environ: str) 
         process.wait(10)
 
 
-LARGE = {"Go", "Spring"}
+LARGE = {"Spring"}
 
 
 @pytest.fixture(
@@ -352,6 +427,13 @@ REFUSED: dict[str, Callable[[Issuer], str]] = {
 }
 
 
+# 401 is for tokens that are not of the issuer, or have expired.
+FORBIDDEN_BY_ENVOY = {
+    "wrong audience", "for userinfo", "identity token", "another audience, signed", "without aud",
+    "other typ",
+}  # fmt: skip
+
+
 def test_a_token_for_this_api_is_accepted(api: Api, issuer: Issuer) -> None:
     token = issuer.tokens()["access_token"]
     answer = api.ask(token)
@@ -365,7 +447,16 @@ def test_a_token_for_this_api_is_accepted(api: Api, issuer: Issuer) -> None:
 @pytest.mark.parametrize("what", REFUSED)
 def test_any_other_token_is_refused(api: Api, issuer: Issuer, what: str) -> None:
     answer = api.ask(REFUSED[what](issuer).encode("latin-1").decode("latin-1"))
-    assert answer.status_code == 401, (what, answer.text)
+    status = 403 if api.name == "Envoy" and what in FORBIDDEN_BY_ENVOY else 401
+    assert answer.status_code == status, (what, answer.text)
+
+
+def test_a_user_that_the_client_names(api: Api, issuer: Issuer) -> None:
+    """Proxies tell the API behind them who the user is by a header."""
+    token = issuer.tokens()["access_token"]
+    for name in ("X-User", "x-user", "X_User"):
+        answer = api.ask(token, **{name: "somebody else"})
+        assert answer.json() == {"user": claims_of(token)["sub"]}
 
 
 def test_no_token(api: Api) -> None:
@@ -384,7 +475,7 @@ def test_a_stolen_token_that_is_bound_to_a_key(api: Api, issuer: Issuer) -> None
     url = f"{issuer.server.base_url}/oauth2/token"
     bound = issuer.tokens({"DPoP": dpop.proof(htu=url, iat=int(time.time()))})["access_token"]
     assert claims_of(bound)["cnf"] == {"jkt": dpop.jkt}
-    assert api.ask(bound).status_code == 401
+    assert api.ask(bound).status_code == (403 if api.name == "Envoy" else 401)
     if api.name != "FastAPI":
         return
 
