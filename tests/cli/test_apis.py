@@ -41,6 +41,7 @@ def test_an_api_is_registered_with_all_its_fields(app: Flask) -> None:
         "groups": ["buyers"],
         "access_token_lifetime": 300,
         "includes_groups": True,
+        "agents": False,
         "roles": [],
         "roles_shape": "list",
         "introspection": True,

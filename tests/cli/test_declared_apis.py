@@ -73,6 +73,7 @@ def test_what_is_exported_can_be_applied(app: Flask, apply: Callable[..., Any]) 
             "translations": {"de": {"read": "Bestellungen lesen"}},
             "groups": [],
             "includes_groups": False,
+            "agents": False,
             "roles": ["approver=managers"],
             "roles_shape": "list",
             "access_token_lifetime": 300,
