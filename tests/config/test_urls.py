@@ -154,7 +154,7 @@ def test_normalizing_twice_changes_nothing(scheme: str, host: str, rest: str) ->
     once = urls.normalized(f"{scheme}://{host}/{rest}")
     assert once is not None
     assert urls.normalized(once) == once
-    assert "/../" not in once
+    assert "/../" not in f"/{once.split('/', 3)[3]}"  # a host may be ".."
     assert not set("?#") & set(once)
 
 
