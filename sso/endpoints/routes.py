@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         mcp,
         overview,
         people,
+        people_list,
         troubleshooting,
     )
     from sso.endpoints.admin import keys as admin_keys
@@ -62,6 +63,7 @@ else:
     mcp = program.late_functions("sso.endpoints.admin.mcp")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
+    people_list = program.late_functions("sso.endpoints.admin.people_list")
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
@@ -174,7 +176,8 @@ ROUTES = (
     Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/checks", "checks", overview.checks, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN),
-    Route("{base}/admin/people", "people", people.people, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/people", "people", people_list.people, blueprint=ADMIN, helpdesk=True),
+    Route("{base}/admin/people/export", "people_export", people_list.export, GET, ADMIN),
     Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/applications", "applications", applications.applications, GET, ADMIN),
     Route("{base}/admin/application", "application", applications.application, GET, ADMIN),

@@ -8,6 +8,7 @@ from typing import Any
 
 import ua_parser
 from babel import Locale, negotiate_locale
+from babel.numbers import format_decimal
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
 from flask_babel import Babel, Domain, get_locale, get_translations, gettext
@@ -61,7 +62,9 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         direction=direction,
         languages_to_choose_from=to_choose_from,
     )
-    app.jinja_env.filters.update(fault=fault, isolate=isolate, said=said, technical=technical)
+    app.jinja_env.filters.update(
+        fault=fault, isolate=isolate, number=number, said=said, technical=technical
+    )
     app.jinja_env.finalize = without_overrides
 
 
@@ -80,6 +83,11 @@ def direction() -> str:
     """Return `ltr` or `rtl`, for HTML."""
     locale = get_locale() or Locale.parse(DEFAULT)
     return str(locale.text_direction)
+
+
+def number(value: int) -> str:
+    """Return a number with the separators of the page's language, in Western digits."""
+    return str(format_decimal(value, locale=Locale.parse(language()), numbering_system="latn"))
 
 
 def isolate(name: str) -> Markup:

@@ -36,6 +36,11 @@ def of_names(names: Collection[str]) -> Sequence[Group]:
     return db.session.scalars(statement).all() if names else ()
 
 
+def first(limit: int) -> list[str]:
+    """Return the names of the first groups by name."""
+    return list(db.session.scalars(select(Group.name).order_by(Group.name).limit(limit)))
+
+
 def names() -> set[str]:
     """Return the names of all groups, including those without members."""
     return set(db.session.scalars(select(Group.name)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Self
@@ -9,10 +10,11 @@ from uuid import UUID
 
 from flask import abort, redirect, request, url_for
 from flask_babel import gettext
+from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
 from sso.endpoints import browser_session, page
-from sso.endpoints.admin import access
+from sso.endpoints.admin import access, caching
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n import N_
@@ -21,11 +23,14 @@ from sso.services import changes
 from sso.services.changes import Changed, Differences
 from sso.services.roles import NotAllowed
 from sso.store import clients, users
-from sso.store.lists import BadCursor, Order, Slice
+from sso.store.lists import PAGE, BadCursor, Order, Slice
 from sso.web import forms, headers
 from sso.web.forms import PageForm
 
 LONGEST = 200  # characters of a search text
+MOST_COUNTED = 10_000  # rows of a list
+_EXACT = 1000  # up to here, totals are always counted again
+_MINUTE = timedelta(minutes=1)
 
 
 _PEOPLE, _APPLICATIONS, _SERVER = N_("Accounts"), N_("Connections"), N_("Server")
@@ -161,7 +166,7 @@ def done(endpoint: str, result: str | None = None, **more: str) -> Response:
     return redirect(url(endpoint, **({"done": result} if result else {}), **more), 303)
 
 
-def url(endpoint: str, **more: str) -> str:
+def url(endpoint: str, **more: str | list[str]) -> str:
     """Return the URL of an admin page."""
     values: dict[str, Any] = {**more}
     return url_for(f"admin.{endpoint}", **values)
@@ -183,15 +188,53 @@ def cursor(order: Order, name: str = "page") -> str | None:
     return place
 
 
-def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
-    """Return the URLs of the neighbouring pages of a list, as `previous` and `next`."""
-    endpoint, left_out = (request.endpoint or "").removeprefix("admin."), (name, "done", *without)
-    parameters = {key: value for key, value in request.args.items() if key not in left_out}
-    return {
-        where: url(endpoint, **{**parameters, name: place})
-        for where, place in (("previous", part.previous), ("next", part.next))
+_PLACE = "n"  # the number of the page, for the reader alone: the cursor says where it begins
+_MOST_PAGES = 1_000_000
+
+
+def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str, Any]:
+    """Return the URLs of the neighbouring pages of a list, as `previous` and `next`, and its
+    `number`, counted from the first page on the way here.
+    """
+    endpoint = (request.endpoint or "").removeprefix("admin.")
+    left_out = (name, _PLACE, "done", *without)
+    number = _page_number() if name in request.args else 1
+    kept = {key: request.args.getlist(key) for key in request.args if key not in left_out}
+    urls: dict[str, Any] = {
+        where: url(endpoint, **kept, **{name: place, _PLACE: str(number + step)})
+        for where, place, step in (("previous", part.previous, -1), ("next", part.next, 1))
         if place
     }
+    return urls | {"number": number} if urls else {}
+
+
+def _page_number() -> int:
+    text = request.args.get(_PLACE, "")
+    return (
+        min(int(text), _MOST_PAGES) if text.isascii() and text.isdecimal() and len(text) < 8 else 1
+    )
+
+
+@dataclass(frozen=True)
+class Total:
+    """The number of rows of a list. `is_more`: there are more than were counted."""
+
+    count: int
+    is_more: bool = False
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.count // PAGE))
+
+
+def total(order: Order, statement: Select[Any]) -> Total:
+    """Count the rows of a list, up to `MOST_COUNTED`. A large number is up to a minute old."""
+    compiled = statement.compile(db.engine)
+    key = ("total", str(compiled), repr(sorted(compiled.params.items(), key=str)))
+    counted = caching.cached(
+        key, _MINUTE, lambda: order.total(statement, MOST_COUNTED), lambda count: count > _EXACT
+    )
+    return Total(min(counted, MOST_COUNTED), counted > MOST_COUNTED)
 
 
 def uuid(name: str = "id") -> UUID:

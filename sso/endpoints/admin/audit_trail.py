@@ -1,24 +1,19 @@
 """Pages of the audit trail: filter, list and export events."""
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flask import Response as FlaskResponse
-from flask import abort, request, stream_with_context
+from flask import abort, request
 from flask_babel import gettext
 from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
-from sso import audit
 from sso.audit import event_names, rows
 from sso.audit.events import Event
-from sso.endpoints.admin import access, admin_page
-from sso.extensions import db
+from sso.endpoints.admin import admin_page, exports
 from sso.models import AuditEvent
 from sso.store import clients, users
 from sso.store.lists import Order
@@ -113,7 +108,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-_BATCH = 1000
 _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "number")
 
 
@@ -128,6 +122,7 @@ def audit_trail() -> Response:
         "audit",
         events=views(events.rows),
         pages=admin_page.neighbours(events),
+        total=admin_page.total(_NEWEST, _matching()),
         given=filters,
         names=sorted((event_names.name(code), code) for code in Event),
         exports={kind: admin_page.url("audit_export", kind=kind, **filters) for kind in _KINDS},
@@ -139,14 +134,9 @@ def export() -> Response:
     kind = request.args.get("kind", "")
     if kind not in _KINDS:
         abort(404)
-    statement = _matching()
-    with audit.acting_as(access.staff().actor):
-        audit.event(Event.EXPORTED, what=f"audit trail as {kind}")
-    db.session.commit()
     mimetype, write = _KINDS[kind]
-    response = FlaskResponse(stream_with_context(write(_all(statement))), mimetype=mimetype)
-    response.headers["Content-Disposition"] = f"attachment; filename=audit.{kind}"
-    return response
+    events = exports.rows(_NEWEST, _matching())
+    return exports.send(f"audit trail as {kind}", f"audit.{kind}", mimetype, write(events))
 
 
 def _matching() -> Select[AuditEvent]:
@@ -173,40 +163,14 @@ def _day(name: str) -> datetime | None:
         return None
 
 
-def _all(statement: Select[AuditEvent]) -> Iterator[AuditEvent]:
-    """Yield all events in batches, without an open transaction between them."""
-    cursor: str | None = None
-    while True:
-        batch = _NEWEST.page(statement, cursor, _BATCH)
-        db.session.expunge_all()
-        db.session.rollback()
-        yield from batch.rows
-        if (cursor := batch.next) is None:
-            return
-
-
 def _as_jsonl(events: Iterator[AuditEvent]) -> Iterator[str]:
     for event in events:
         yield json.dumps(rows.as_record(event), ensure_ascii=False) + "\n"
 
 
 def _as_csv(events: Iterator[AuditEvent]) -> Iterator[str]:
-    yield _line(_FIELDS)
-    for event in events:
-        record = {**rows.as_record(event), "fields": event.fields}
-        yield _line([_harmless(record[name]) for name in _FIELDS])
-
-
-def _line(values: Any) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerow(values)
-    return text.getvalue()
-
-
-def _harmless(value: object) -> str:
-    """Escape a cell that spreadsheets would run as a formula; browsers choose their names."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    records = ({**rows.as_record(event), "fields": event.fields} for event in events)
+    return exports.table(_FIELDS, ([record[name] for name in _FIELDS] for record in records))
 
 
 _KINDS = {"csv": ("text/csv", _as_csv), "jsonl": ("application/jsonl", _as_jsonl)}

@@ -60,6 +60,14 @@ class ConfirmForm(PageForm):
     seen = HiddenField()
 
 
+class SelectionForm(PageForm):
+    """An action on several people, whose ids are fields named `person`."""
+
+    do = HiddenField()
+    group = StringField(lazy_gettext("Group"), [Length(max=200, message=TOO_LONG)])
+    is_confirmed = HiddenField()
+
+
 class EditForm(PageForm):
     """A form that edits an object; `seen`: the values that the page showed, as JSON."""
 

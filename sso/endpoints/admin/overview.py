@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import requests
-from flask import current_app
 from werkzeug.wrappers import Response
 
 from sso import clock, context
@@ -21,7 +20,7 @@ from sso.checkup import components, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.settings import read_settings
 from sso.database import schema
-from sso.endpoints.admin import access, admin_page
+from sso.endpoints.admin import access, admin_page, caching
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -88,7 +87,6 @@ def bars(values: Sequence[tuple[int, int]]) -> tuple[int, list[Bar]]:
 _DAYS = 14
 _SIGN_INS = (Event.SIGNED_IN,)
 _FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
-_EXTENSION = "sso.overview"
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _FOREVER = timedelta(days=366)
@@ -185,13 +183,13 @@ def overview() -> Response:
     if not access.staff().is_admin:
         return admin_page.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
-    findings += _cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
+    findings += caching.cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
     active = (key for key in keys.every_signing_key() if key.state == KeyState.ACTIVE)
     return admin_page.render(
         "admin/overview.html",
         "overview",
-        people=_cached("people", _MINUTE, users.count),
+        people=caching.cached("people", _MINUTE, users.count),
         days=days,
         picture=bars([(day.sign_ins, day.failures) for day in days]),
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
@@ -253,7 +251,7 @@ def _sign_in() -> Findings:
 
 def _findings() -> list[Finding]:
     """Return the findings of checks that contact no server except the database."""
-    return [*_cached("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
+    return [*caching.cached("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
@@ -268,21 +266,10 @@ def _days() -> list[Day]:
         day = today - timedelta(days=back)
         # Events reach the database with a short delay.
         count = partial(rows.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
-        counts = _cached(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
+        counts = caching.cached(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
         days.append(Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
     return days
 
 
 def _sum(counts: dict[str, int], names: tuple[Event, ...]) -> int:
     return sum(counts.get(name, 0) for name in names)
-
-
-def _cached(name: str, lasts: timedelta, count: Callable[[], Any]) -> Any:
-    """Return a result that this process has cached, or count again if it is too old."""
-    results: dict[str, tuple[datetime, Any]] = current_app.extensions.setdefault(_EXTENSION, {})
-    now = clock.now()
-    if name not in results or now - results[name][0] > lasts:
-        if len(results) > 4 * _DAYS:
-            results.clear()
-        results[name] = (now, count())
-    return results[name][1]

@@ -1,13 +1,10 @@
 """Pages of users: search, show, invite, edit, and actions on them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-from flask import abort, redirect, request
+from flask import abort
 from flask_babel import gettext
-from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
 from sso import context
@@ -26,8 +23,7 @@ from sso.services import accounts, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Differences, ListEdit
-from sso.store import factors, grants, groups, identities, keys, sessions, users
-from sso.store.lists import Order
+from sso.store import factors, grants, identities, keys, sessions
 
 
 def _api_tokens(user: User) -> list[str]:
@@ -201,6 +197,7 @@ PERSON = Resource(
             "within the last hour, or receives none. Send it again later."
         ),
         "edited": N_("The changes were saved."),
+        "several": N_("The changes were saved for the people that you chose."),
         **LINKED_ACCOUNT.done_texts,
     },
 )
@@ -216,74 +213,6 @@ def unlink() -> Response:
     return LINKED_ACCOUNT.act("unlink")
 
 
-STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
-    "disabled": (N_("disabled"), users.is_disabled),
-    "invited": (N_("no password"), users.is_invited),
-    "unverified": (N_("not verified"), users.is_unverified),
-}
-_NEWEST = 10
-
-
-def people() -> Response:
-    """List all users, or search them."""
-    text, group, anywhere = (
-        admin_page.searched(),
-        admin_page.searched("group"),
-        "anywhere" in request.args,
-    )
-    state = request.args.get("state", "")
-    if user := _by_id(text):
-        return redirect(admin_page.url("person", id=str(user.id)), 303)
-    of_state = STATES[state][1]() if state in STATES else None
-    return PERSON.render(
-        "admin/people.html",
-        lists=[
-            (title, part.rows, admin_page.neighbours(part, name, other))
-            for title, order, statement, name, other in _lists(text, group, of_state, anywhere)
-            if other not in request.args or name in request.args
-            for part in [order.page(statement, admin_page.cursor(order, name))]
-        ],
-        text=text,
-        group=group,
-        state=state,
-        anywhere=anywhere,
-        states=[(name, title) for name, (title, _) in STATES.items()],
-        state_of=state_of,
-    )
-
-
-_List = tuple[str | None, Order, Select[User], str, str]
-
-
-def _lists(
-    text: str, group: str, of_state: ColumnElement[bool] | None, anywhere: bool
-) -> list[_List]:
-    """Return each list: title, order, query, its cursor's name, and the other list's."""
-    conditions = [] if of_state is None else [of_state]
-    if group:
-        conditions.append(groups.has_member(group, among_few=True))
-    if text and anywhere:
-        matching = users.containing(text).where(*conditions)
-        return [(None, users.CONTAINING, matching, "page", "names")]
-    order, matching = users.BY_EMAIL, users.with_email(text).where(*conditions)
-    if group and of_state is None:
-        order, matching = users.in_group(group, text)
-    if not text:
-        return [(None, order, matching, "page", "names")]
-    matching_names = users.with_name(text).where(*conditions)
-    return [
-        (N_("By email"), order, matching, "page", "names"),
-        (N_("By name"), users.BY_NAME, matching_names, "names", "page"),
-    ]
-
-
-def _by_id(text: str) -> User | None:
-    try:
-        return users.find(UUID(text))
-    except ValueError:
-        return None
-
-
 def state_of(user: User) -> list[tuple[str, str]]:
     """Return labels for the state of an account, such as disabled, each with the kind of state."""
     labels = [
@@ -296,6 +225,9 @@ def state_of(user: User) -> list[tuple[str, str]]:
         if applies
     ]
     return labels or [(N_("active"), "good")]
+
+
+_NEWEST = 10
 
 
 def person() -> Response:

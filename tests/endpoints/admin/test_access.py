@@ -117,7 +117,7 @@ def test_visitors_get_404_where_there_is_no_page(browser: Browser) -> None:
         assert ask(browser, path).status_code == 404
     for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
         assert ask(browser, f"{BASE}/admin/people", method).status_code == 404
-    assert ask(browser, f"{BASE}/admin/people", "POST").status_code == 404  # it takes no form
+    assert ask(browser, f"{BASE}/admin/person", "POST").status_code == 404  # it takes no form
 
 
 def test_a_visitor_signs_in_and_comes_back(app: Flask, clock: Clock) -> None:

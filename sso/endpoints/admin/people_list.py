@@ -1,0 +1,272 @@
+"""The list of people: filter, sort, choose columns, export, and act on several at once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from flask import abort, redirect, request
+from sqlalchemy import ColumnElement, Select
+from werkzeug.wrappers import Response
+
+from sso.audit import Actor
+from sso.endpoints.admin import access, admin_page, exports
+from sso.endpoints.admin.actions import Action
+from sso.endpoints.admin.admin_page import Refusal, Total
+from sso.endpoints.admin.forms import SelectionForm
+from sso.endpoints.admin.people import ACTIONS, PERSON, state_of
+from sso.flow.decision import ENDS
+from sso.i18n import N_
+from sso.i18n.message import Message
+from sso.models import User
+from sso.services import group_editing
+from sso.services.checks import Invalid
+from sso.store import groups, named_groups, users
+from sso.store.lists import PAGE, Order, Slice
+
+STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
+    "disabled": (N_("disabled"), users.is_disabled),
+    "invited": (N_("no password"), users.is_invited),
+    "unverified": (N_("not verified"), users.is_unverified),
+}
+_NAME = "name"
+SORTS = {"": N_("Email"), _NAME: N_("Name")}
+COLUMNS = {
+    "name": N_("Name"),
+    "groups": N_("Groups"),
+    "state": N_("State"),
+    "created": N_("Created"),
+    "changed": N_("Changed"),
+    "id": N_("ID"),
+}
+_USUAL_COLUMNS = ("name", "groups", "state")
+MOST_SUGGESTED = 200  # groups
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One of the lists of people that a search has: how it is ordered, and its cursors' names."""
+
+    title: str | None
+    order: Order
+    statement: Select[User]
+    cursor: str = "page"
+    other: str = "names"
+
+    def page(self) -> Slice[User]:
+        """Return the page that the URL names."""
+        return self.order.page(self.statement, admin_page.cursor(self.order, self.cursor))
+
+    @property
+    def total(self) -> Total:
+        return admin_page.total(self.order, self.statement)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the URL asks for."""
+
+    text: str
+    group: str
+    state: str
+    sort: str
+    is_anywhere: bool
+    columns: Sequence[str]
+
+    @classmethod
+    def of_request(cls) -> "Filters":
+        columns = [name for name in COLUMNS if name in request.args.getlist("column")]
+        state, sort = request.args.get("state", ""), request.args.get("sort", "")
+        return cls(
+            admin_page.searched(),
+            admin_page.searched("group"),
+            state if state in STATES else "",
+            sort if sort in SORTS else "",
+            "anywhere" in request.args,
+            columns or _USUAL_COLUMNS,
+        )
+
+    def lists(self) -> list[Listed]:
+        """Return the lists: one, or with a text those whose email and whose name begin with it."""
+        conditions = [STATES[self.state][1]()] if self.state else []
+        if self.group:
+            conditions.append(groups.has_member(self.group, among_few=True))
+        if self.text and self.is_anywhere:
+            matching = users.containing(self.text).where(*conditions)
+            return [Listed(None, users.CONTAINING, matching)]
+        by_email = Listed(None, users.BY_EMAIL, users.with_email(self.text).where(*conditions))
+        if self.group and not self.state:
+            by_email = Listed(None, *users.in_group(self.group, self.text))
+        if not self.text:
+            # Only the list of all people has an index for this order.
+            is_whole = not (self.group or self.state)
+            if self.sort == _NAME and is_whole:
+                return [Listed(None, users.BY_NAME, users.with_email(""))]
+            return [by_email]
+        names = users.with_name(self.text).where(*conditions)
+        return [
+            Listed(N_("By email"), by_email.order, by_email.statement),
+            Listed(N_("By name"), users.BY_NAME, names, "names", "page"),
+        ]
+
+
+def people() -> Response:
+    """List all users, or search them; a POST acts on those that were chosen."""
+    if request.method == "POST":
+        return _act_on_several()
+    filters = Filters.of_request()
+    if user := _by_id(filters.text):
+        return redirect(admin_page.url("person", id=str(user.id)), 303)
+    lists = [
+        listed
+        for listed in filters.lists()
+        if listed.other not in request.args or listed.cursor in request.args
+    ]
+    return PERSON.render(
+        "admin/people.html",
+        lists=[
+            (
+                listed.title,
+                page.rows,
+                admin_page.neighbours(page, listed.cursor, listed.other),
+                listed.total,
+            )
+            for listed in lists
+            for page in [listed.page()]
+        ],
+        filters=filters,
+        states=[(name, title) for name, (title, _) in STATES.items()],
+        sorts=SORTS,
+        columns=COLUMNS,
+        state_of=state_of,
+        suggested=named_groups.first(MOST_SUGGESTED) if access.staff().is_admin else (),
+        form=SelectionForm(),
+        tasks=tasks(),
+        export_url=admin_page.url("people_export", kind="csv", **_query()),
+    )
+
+
+def _query() -> dict[str, str]:
+    """Return the parameters of the filters, without those of pages."""
+    names = ("q", "group", "state", "anywhere", "sort")
+    return {name: request.args[name] for name in names if request.args.get(name)}
+
+
+_EXPORTED = ("id", "email", "name", "email_verified", "groups", "disabled", "created")
+
+
+def export() -> Response:
+    """Export the people that the filters select, as CSV."""
+    if request.args.get("kind") != "csv":
+        abort(404)
+    lines = _lines(Filters.of_request().lists())
+    body = exports.table(_EXPORTED, lines)
+    return exports.send("people as csv", "people.csv", "text/csv", body)
+
+
+def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
+    for listed in lists:
+        for user in exports.rows(listed.order, listed.statement):
+            yield (
+                user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
+                _yes(user.disabled_at), f"{user.created_at:%Y-%m-%dT%H:%M:%SZ}",
+            )  # fmt: skip
+
+
+def _yes(value: bool | datetime | None) -> str:
+    return "true" if value else "false"
+
+
+_NO_GROUP = Message("There is no group with this name.")
+_NOBODY = Message("Choose at least one person.")
+ADD, REMOVE = "add", "remove"
+_ONE_BY_ONE = ("disable", "enable", "sign-out", "invite")
+
+
+def tasks() -> dict[str, str]:
+    """Return the titles of what may be done with several people at once."""
+    staff = access.staff()
+    titles = {
+        name: ACTIONS[name].label
+        for name in _ONE_BY_ONE
+        if staff.is_admin or ACTIONS[name].is_for_helpdesk
+    }
+    groups = {ADD: N_("Add to a group"), REMOVE: N_("Remove from a group")}
+    return titles | groups if staff.is_admin else titles
+
+
+def _act_on_several() -> Response:
+    """Ask before an action on several people, then carry it out on all of them or on none."""
+    form, staff = SelectionForm(), access.staff()
+    task = form.do.data or ""
+    title = tasks().get(task) or abort(404)
+    chosen = _chosen()
+    with Refusal() as refusal:
+        if not chosen:
+            raise Invalid([_NOBODY])
+        if form.validate_on_submit() and form.is_confirmed.data:
+            _carry_out(staff.actor, task, form.group.data or "", chosen)
+            return admin_page.done("people", "several", **_query())
+    if refusal.is_refused:
+        chosen = _chosen()
+    action = ACTIONS.get(task)
+    return admin_page.form_page(
+        "admin/people_selected.html",
+        "people",
+        form,
+        refusal,
+        task=title,
+        people=chosen,
+        applicable=[user for user in chosen if _applies(action, user)],
+        ends=_ends(task, action),
+        is_danger=task in (REMOVE, "disable", "sign-out"),
+        needs_group=action is None,
+        suggested=named_groups.first(MOST_SUGGESTED),
+    )
+
+
+def _ends(task: str, action: Action[User] | None) -> Sequence[str]:
+    if action:
+        return action.ends
+    return ENDS["group lost"] if task == REMOVE else ()
+
+
+def _chosen() -> list[User]:
+    """Return the people that the form names, at most a page of them; those that are gone are left
+    out.
+    """
+    ids: list[UUID] = []
+    for text in request.form.getlist("person")[:PAGE]:
+        try:
+            ids.append(UUID(text))
+        except ValueError:
+            abort(404)
+    return sorted(groups.users(ids), key=lambda user: user.email)
+
+
+def _applies(action: Action[User] | None, user: User) -> bool:
+    return action is None or (PERSON.may_act(access.staff(), user) and action.applies(user))
+
+
+def _carry_out(actor: Actor, task: str, group: str, people: Sequence[User]) -> None:
+    if action := ACTIONS.get(task):
+        # In the order in which everybody locks users.
+        for user in sorted(people, key=lambda user: user.id):
+            if _applies(action, user):
+                action.run(actor, user)
+        return
+    named = named_groups.find_by_name(group.strip())
+    if named is None:
+        raise Invalid([_NO_GROUP])
+    ids = [user.id for user in people]
+    if task == ADD:
+        group_editing.change(actor, named.id, added=ids)
+    else:
+        group_editing.change(actor, named.id, removed=ids)
+
+
+def _by_id(text: str) -> User | None:
+    try:
+        return users.find(UUID(text))
+    except ValueError:
+        return None

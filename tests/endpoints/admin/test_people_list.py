@@ -1,0 +1,141 @@
+"""The list of people: totals, pages, order, columns, export, and acting on several at once."""
+
+import csv
+import io
+import re
+
+import pytest
+from flask import Flask
+
+from sso.audit import operator
+from sso.extensions import db
+from sso.models import User
+from sso.services import group_editing
+from sso.store import users
+from sso.store.lists import PAGE
+from tests.support.actors import ORIGIN
+from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.factories import make_user
+
+
+@pytest.fixture
+def ada(app: Flask) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+def emails(html: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', html)
+
+
+def user(app: Flask, email: str) -> User:
+    with app.app_context():
+        user = users.find_by_email(email)
+        assert user
+        return user
+
+
+def test_totals_and_page_numbers(app: Flask, ada: StaffBrowser) -> None:
+    for number in range(2 * PAGE):
+        make_user(app, f"user{number:03}@example.com", password=None)
+    first = ada.open(f"{ADMIN}/people").html
+    assert f"Entries: {2 * PAGE + 1}" in first
+    assert "page 1 of 3" in first
+    link = re.search(r'rel="next" href="([^"]*)"', first)
+    assert link
+    second = ada.open(ORIGIN + link[1].replace("&amp;", "&")).html
+    assert "page 2 of 3" in second
+    assert not set(emails(first)) & set(emails(second))
+    for strange in ("n=x", "n=-1", "n=99999999999", "n=\u0663"):
+        assert ada.open(f"{ADMIN}/people?page=bad&{strange}").status == 200
+
+
+def test_order_and_columns_stay_in_the_url(app: Flask, ada: StaffBrowser) -> None:
+    make_user(app, "a@example.com", name="Zoe")
+    make_user(app, "z@example.com", name="Aaron")
+    assert emails(ada.open(f"{ADMIN}/people?sort=name").html)[0] == "z@example.com"
+    assert emails(ada.open(f"{ADMIN}/people").html)[0] == "a@example.com"
+    html = ada.open(f"{ADMIN}/people?column=id&column=created").html
+    heads = re.findall(r'<th scope="col">([^<]*)</th>', html)
+    assert heads == ["Email", "Created", "ID"]
+    assert ada.open(f"{ADMIN}/people?sort=password_hash&column=password_hash").status == 200
+
+
+def test_people_are_exported_as_filtered_and_run_nothing(app: Flask, ada: StaffBrowser) -> None:
+    cells = {"=cmd|calc": "a", " =1+1": "b", "+1": "c", "-1": "d", "@x": "e", "\uff1d1+1": "f"}
+    for name, letter in cells.items():
+        make_user(app, f"{letter}@evil.example", name=name)
+    page = ada.open(f"{ADMIN}/people/export?kind=csv&q=a")
+    assert page.headers["Content-Disposition"] == "attachment; filename=people.csv"
+    assert [row["email"] for row in rows(page.html)] == ["a@evil.example", "ada@example.com"]
+    everyone = rows(ada.open(f"{ADMIN}/people/export?kind=csv").html)
+    exported = {row["email"][0]: row["name"] for row in everyone if "evil" in row["email"]}
+    assert exported == {letter: f"'{name}" for name, letter in cells.items()}
+    assert ada.open(f"{ADMIN}/people/export").status == 404
+    assert "people as csv" in ada.open(f"{ADMIN}/audit?event=exported").html
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def choose(browser: StaffBrowser, do: str, *chosen: User, **more: str) -> str:
+    """Choose people in the list, confirm, and give the page that follows."""
+    ids = [str(one.id) for one in chosen]
+    browser.open(f"{ADMIN}/people")
+    page = browser.send(do=do, person=ids)
+    assert page.status == 200, page.html
+    return browser.send(person=ids, **more).html
+
+
+def test_several_are_disabled_at_once(app: Flask, ada: StaffBrowser) -> None:
+    first, second = make_user(app, "a@example.com"), make_user(app, "b@example.com")
+    html = choose(ada, "disable", first, second)
+    assert "The changes were saved for the people that you chose." in html
+    assert all(user(app, one.email).disabled_at for one in (first, second))
+
+
+def test_all_of_them_or_none(app: Flask, ada: StaffBrowser) -> None:
+    """The last administrator cannot be disabled, and so nobody else is."""
+    first = make_user(app, "a@example.com")
+    choose(ada, "disable", first, user(app, "ada@example.com"))
+    assert user(app, first.email).disabled_at is None
+    assert user(app, "ada@example.com").disabled_at is None
+
+
+def test_several_join_and_leave_a_group(app: Flask, ada: StaffBrowser) -> None:
+    first, second = make_user(app, "a@example.com"), make_user(app, "b@example.com")
+    with app.app_context():
+        group_editing.create(operator(), "staff")
+        db.session.commit()
+    assert "There is no group with this name." in choose(ada, "add", first, group="nobody")
+    choose(ada, "add", first, second, group="staff")
+    assert [user(app, one.email).groups for one in (first, second)] == [["staff"], ["staff"]]
+    choose(ada, "remove", first, group="staff")
+    assert user(app, first.email).groups == []
+
+
+def test_nothing_happens_before_it_is_confirmed(app: Flask, ada: StaffBrowser) -> None:
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/people")
+    page = ada.send(do="disable", person=[str(dana.id)])
+    assert "This ends" in page.html
+    assert user(app, dana.email).disabled_at is None
+    ada.open(f"{ADMIN}/people")
+    assert "Choose at least one person." in ada.send(do="disable").html
+    for bad in ("", "delete", "password", "unknown"):
+        ada.open(f"{ADMIN}/people")
+        assert ada.send(do=bad, person=[str(dana.id)]).status == 404
+    ada.open(f"{ADMIN}/people")
+    assert ada.send(do="disable", person=["x"]).status == 404
+
+
+def test_the_helpdesk_changes_neither_groups_nor_staff(app: Flask, ada: StaffBrowser) -> None:
+    hal = sign_in_staff(app, "hal@example.com", HELPDESK)
+    dana, boss = make_user(app), user(app, "ada@example.com")
+    for task in ("add", "remove", "disable", "enable"):
+        hal.open(f"{ADMIN}/people")
+        assert hal.send(do=task, person=[str(dana.id)], group=ADMINS).status == 404
+    assert ada.open(f"{ADMIN}/people").status == 200
+    choose(hal, "sign-out", dana, boss)
+    assert ada.open(f"{ADMIN}/people").status == 200  # her session lives
+    assert hal.open(f"{ADMIN}/people/export?kind=csv").status == 404
