@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, CursorResult, Select, delete, func, select, update
+from sqlalchemy import Connection, CursorResult, Select, delete, func, select, union_all, update
 from sqlalchemy.exc import IntegrityError
 
 from sso.database import dialects
@@ -21,6 +21,38 @@ def newest(*, limit: int, **conditions: Any) -> Sequence[AuditEvent]:
     """Return the newest events that meet all conditions of `matching`, newest first."""
     statement = matching(**conditions).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
     return db.session.scalars(statement).all()
+
+
+def newest_of(names: Sequence[str], limit: int) -> Sequence[AuditEvent]:
+    """Return the newest events that have one of these names, newest first.
+
+    Each name is looked up by itself in an index: together they would be sorted, all of them.
+    """
+    newest = [
+        select(AuditEvent.id, AuditEvent.at)
+        .where(AuditEvent.name == str(name))
+        .order_by(AuditEvent.at.desc())
+        .limit(limit)
+        .subquery()
+        for name in names
+    ]
+    together = union_all(*(select(part.c.id, part.c.at) for part in newest)).subquery()
+    ids = select(together.c.id).order_by(together.c.at.desc()).limit(limit)
+    events = select(AuditEvent).where(AuditEvent.id.in_(db.session.scalars(ids).all()))
+    return db.session.scalars(events.order_by(AuditEvent.at.desc(), AuditEvent.id)).all()
+
+
+def busiest_clients(name: str, since: datetime, limit: int) -> list[tuple[str, int]]:
+    """Return the clients with most events of a name since a moment, and how many."""
+    count = func.count()
+    rows = db.session.execute(
+        select(AuditEvent.client_id, count)
+        .where(AuditEvent.name == name, AuditEvent.at >= since, AuditEvent.client_id.is_not(None))
+        .group_by(AuditEvent.client_id)
+        .order_by(count.desc(), AuditEvent.client_id)
+        .limit(limit)
+    )
+    return [(row[0] or "", row[1]) for row in rows]
 
 
 def matching(

@@ -12,7 +12,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from sso import INSTANCE, audit, create_app
 from sso.config.auth_methods import NO_AUTH_METHOD
-from sso.demo import device_client
+from sso.demo import device_client, sample_data
 from sso.demo.application import create_sample_application
+from sso.demo.sample_data import Administrator
 from sso.extensions import db
 from sso.jobs import worker
 from sso.process import stop_signals
@@ -37,6 +38,7 @@ HOST = "localhost"
 # Both that the name stands for, so that nobody else can listen where a browser connects first.
 IP_ADDRESSES = ("127.0.0.1", "::1")
 EMAIL = "dana@example.com"
+_APPLICATION, _DEVICE = "Sample application", "Sample device"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Demo:
     password: str
     server: str
     data: str
+    console: str
+    admin_email: str
+    admin_password: str
+    admin_setup_key: str
+    admin_recovery_codes: Sequence[str]
 
 
 class _Quiet(WSGIRequestHandler):
@@ -83,7 +90,7 @@ def _run(port: int, client_port: int, folder: Path, device: bool, as_json: bool)
     server = create_app({"SSO_BASE_URL": base_url, "SSO_SIGN_UP": "open"}, folder.absolute())
     home = f"http://{HOST}:{sample_port}/"
     logging.disable(logging.INFO)  # that the demo's own user and client were created is no news
-    client_id, client_secret, password, device_id = _prepare(server, home)
+    client_id, client_secret, password, device_id, admin = _prepare(server, home)
     logging.disable(logging.NOTSET)
     sample = create_sample_application(
         issuer=base_url,
@@ -95,7 +102,14 @@ def _run(port: int, client_port: int, folder: Path, device: bool, as_json: bool)
     stop_signals.call(stop.set)
     threading.Thread(target=worker.run, args=(server, stop), daemon=True).start()
     running = [*_serve(server, server_port), *_serve(sample, sample_port)]
-    _announce(Demo(home, EMAIL, password, base_url, str(folder)), as_json)
+    console = f"{base_url}/admin"
+    _announce(
+        Demo(
+            home, EMAIL, password, base_url, str(folder), console, admin.email, admin.password,
+            admin.setup_key, admin.recovery_codes,
+        ),
+        as_json,
+    )  # fmt: skip
     if device:
         arguments = (base_url, device_id, stop, as_json)
         threading.Thread(target=device_client.run, args=arguments, daemon=True).start()
@@ -122,10 +136,11 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(server: Flask, home: str) -> tuple[str, str, str, str]:
+def _prepare(server: Flask, home: str) -> tuple[str, str, str, str, Administrator]:
     """Create what is missing, and a new password and client secret.
 
-    Return the client's ID, its secret, the user's password, and the ID of the sample device.
+    Return the client's ID, its secret, the user's password, the ID of the sample device, and the
+    administrator.
     """
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
@@ -143,9 +158,11 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str, str]:
         else:
             credentials.set_password(audit.SYSTEM, user, password)
         for old in stored_clients.every():
-            clients.delete(audit.SYSTEM, old.client_id)
+            if old.name in (_APPLICATION, _DEVICE):
+                clients.delete(audit.SYSTEM, old.client_id)
+        admin = sample_data.prepare()
         metadata = {
-            "client_name": "Sample application",
+            "client_name": _APPLICATION,
             "redirect_uris": [f"{home}callback"],
             "post_logout_redirect_uris": [home],
             "backchannel_logout_uri": f"{home}backchannel-logout",
@@ -155,14 +172,14 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str, str]:
         device, _ = clients.register(
             audit.SYSTEM,
             {
-                "client_name": "Sample device",
+                "client_name": _DEVICE,
                 "token_endpoint_auth_method": NO_AUTH_METHOD,
                 "grant_types": [device_client.DEVICE_CODE, "refresh_token"],
                 "scope": device_client.SCOPE,
             },
         )
         db.session.commit()
-        return client.client_id, secret, password, device.client_id
+        return client.client_id, secret, password, device.client_id, admin
 
 
 def _serve(app: Flask, port: int) -> list[BaseWSGIServer]:
@@ -202,6 +219,14 @@ def _announce(demo: Demo, as_json: bool) -> None:
             f'            and press "Sign in"\n\n'
             f"  Email     {demo.email}\n"
             f"  Password  {demo.password}\n\n"
+            f"  Console   {demo.console}\n"
+            f"  Email     {demo.admin_email}\n"
+            f"  Password  {demo.admin_password}\n"
+            "  Second factor: type this setup key into an authenticator app,\n"
+            f"            {demo.admin_setup_key}\n"
+            "            or use one of these recovery codes, each once:\n"
+            f"            {'  '.join(demo.admin_recovery_codes[:5])}\n"
+            f"            {'  '.join(demo.admin_recovery_codes[5:])}\n\n"
             f"  Server    {demo.server}\n"
             f"  Data      {demo.data}\n\n"
             "  Ctrl-C ends everything.\n"

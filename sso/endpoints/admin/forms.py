@@ -61,9 +61,10 @@ class ConfirmForm(PageForm):
 
 
 class SelectionForm(PageForm):
-    """An action on several people, whose ids are fields named `person`."""
+    """An action on several people, given by their ids."""
 
     do = HiddenField()
+    person = SelectMultipleField(validate_choice=False)
     group = StringField(lazy_gettext("Group"), [Length(max=200, message=TOO_LONG)])
     is_confirmed = HiddenField()
 

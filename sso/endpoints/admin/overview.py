@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import requests
+from flask import request
 from werkzeug.wrappers import Response
 
 from sso import clock, context
@@ -20,7 +21,8 @@ from sso.checkup import components, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.settings import read_settings
 from sso.database import schema
-from sso.endpoints.admin import access, admin_page, caching
+from sso.endpoints.admin import access, admin_page, audit_trail, caching
+from sso.endpoints.admin.admin_page import MOST_COUNTED, Total
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -28,11 +30,12 @@ from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
-from sso.store import keys, outbox, users, webhooks
+from sso.store import clients, keys, outbox, totals, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
 WIDTH, HEIGHT = 700, 160
+_LABELS = 5  # of days, below the chart
 _GAP = 0.3  # of the width of a day
 
 
@@ -84,7 +87,7 @@ def bars(values: Sequence[tuple[int, int]]) -> tuple[int, list[Bar]]:
     ]
 
 
-_DAYS = 14
+_DAYS = (14, 90)
 _SIGN_INS = (Event.SIGNED_IN,)
 _FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
 _MINUTE = timedelta(minutes=1)
@@ -184,13 +187,19 @@ def overview() -> Response:
         return admin_page.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
     findings += caching.cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
-    days = _days()
+    number = _DAYS[request.args.get("days") == str(_DAYS[1])]
+    days = _days(number)
     active = (key for key in keys.every_signing_key() if key.state == KeyState.ACTIVE)
     return admin_page.render(
         "admin/overview.html",
         "overview",
-        people=caching.cached("people", _MINUTE, users.count),
+        figures=_figures(),
+        busiest=_busiest(),
+        changes=audit_trail.views(rows.newest_of(_CHANGES, _SHOWN_CHANGES)),
+        remedies=_REMEDIES,
+        spans=_DAYS,
         days=days,
+        labelled=max(1, number // _LABELS),
         picture=bars([(day.sign_ins, day.failures) for day in days]),
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
         revision=schema.revision(db.session.connection()),
@@ -258,11 +267,63 @@ def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
     return [finding for name, check in checks.items() for finding in guarded(name, check)]
 
 
-def _days() -> list[Day]:
+@dataclass(frozen=True)
+class Figure:
+    """A number, with a link to the list of what it counts, if there is one."""
+
+    title: str
+    total: Total
+    link: str | None = None
+
+
+def _figures() -> list[Figure]:
+    """Return the totals, up to a minute old."""
+    counters: tuple[tuple[str, Callable[[int], int], str | None], ...] = (
+        (N_("People"), totals.people, admin_page.url("people")),
+        (N_("With a second factor"), totals.with_second_factor, None),
+        (N_("Groups"), totals.groups, admin_page.url("groups")),
+        (N_("Applications"), totals.clients, admin_page.url("applications")),
+        (N_("Sessions"), totals.sessions, None),
+        (N_("Emails waiting"), totals.mails, None),
+    )
+    return [
+        Figure(title, caching.cached(("figure", title), _MINUTE, partial(_total, count)), link)
+        for title, count, link in counters
+    ]
+
+
+def _total(count: Callable[[int], int]) -> Total:
+    counted = count(MOST_COUNTED)
+    return Total(min(counted, MOST_COUNTED), counted > MOST_COUNTED)
+
+
+_CHANGES = (
+    Event.CLIENT_CREATED, Event.CLIENT_CHANGED, Event.CLIENT_DELETED, Event.CLIENT_DISABLED,
+    Event.CLIENT_ENABLED, Event.CLIENT_SECRET_ROTATED, Event.API_CREATED, Event.API_CHANGED,
+    Event.API_DELETED, Event.GROUP_CREATED, Event.GROUP_CHANGED, Event.GROUP_DELETED,
+    Event.USER_CREATED, Event.USER_INVITED, Event.USER_CHANGED, Event.USER_DISABLED,
+    Event.USER_ENABLED, Event.USER_DELETED, Event.FACTORS_RESET, Event.KEY_ROTATED,
+    Event.API_TOKEN_CREATED, Event.API_TOKEN_REVOKED,
+)  # fmt: skip
+_SHOWN_CHANGES, _SHOWN_APPLICATIONS = 8, 5
+# Where a finding is put right, by its name.
+_REMEDIES = {"keys": "keys", "secret key": "keys", "imported passwords": "people"}
+
+
+def _busiest() -> list[tuple[str, str, int]]:
+    """Return the applications that most people opened in a week: ID, name, and how often."""
+    since = clock.now() - timedelta(days=7)
+    count = partial(rows.busiest_clients, Event.CODE_ISSUED, since, _SHOWN_APPLICATIONS)
+    busiest = caching.cached("busiest", _HOUR, count)
+    names = clients.names({client_id for client_id, _ in busiest})
+    return [(each, names[each], count) for each, count in busiest if each in names]
+
+
+def _days(number: int) -> list[Day]:
     """Return the sign-ins and failures of the last days. Past days are counted once."""
     today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     days = []
-    for back in range(_DAYS - 1, -1, -1):
+    for back in range(number - 1, -1, -1):
         day = today - timedelta(days=back)
         # Events reach the database with a short delay.
         count = partial(rows.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))

@@ -112,8 +112,9 @@ class Filters:
 
 def people() -> Response:
     """List all users, or search them; a POST acts on those that were chosen."""
-    if request.method == "POST":
-        return _act_on_several()
+    form = SelectionForm()
+    if task := tasks().get(form.do.data or ""):
+        return _act_on_several(form, task)
     filters = Filters.of_request()
     if user := _by_id(filters.text):
         return redirect(admin_page.url("person", id=str(user.id)), 303)
@@ -140,7 +141,7 @@ def people() -> Response:
         columns=COLUMNS,
         state_of=state_of,
         suggested=named_groups.first(MOST_SUGGESTED) if access.staff().is_admin else (),
-        form=SelectionForm(),
+        form=form,
         tasks=tasks(),
         export_url=admin_page.url("people_export", kind="csv", **_query()),
     )
@@ -195,20 +196,17 @@ def tasks() -> dict[str, str]:
     return titles | groups if staff.is_admin else titles
 
 
-def _act_on_several() -> Response:
+def _act_on_several(form: SelectionForm, title: str) -> Response:
     """Ask before an action on several people, then carry it out on all of them or on none."""
-    form, staff = SelectionForm(), access.staff()
-    task = form.do.data or ""
-    title = tasks().get(task) or abort(404)
-    chosen = _chosen()
+    task, chosen = form.do.data or "", _chosen(form)
     with Refusal() as refusal:
         if not chosen:
             raise Invalid([_NOBODY])
         if form.validate_on_submit() and form.is_confirmed.data:
-            _carry_out(staff.actor, task, form.group.data or "", chosen)
+            _carry_out(access.staff().actor, task, form.group.data or "", chosen)
             return admin_page.done("people", "several", **_query())
     if refusal.is_refused:
-        chosen = _chosen()
+        chosen = _chosen(form)
     action = ACTIONS.get(task)
     return admin_page.form_page(
         "admin/people_selected.html",
@@ -231,12 +229,12 @@ def _ends(task: str, action: Action[User] | None) -> Sequence[str]:
     return ENDS["group lost"] if task == REMOVE else ()
 
 
-def _chosen() -> list[User]:
+def _chosen(form: SelectionForm) -> list[User]:
     """Return the people that the form names, at most a page of them; those that are gone are left
     out.
     """
     ids: list[UUID] = []
-    for text in request.form.getlist("person")[:PAGE]:
+    for text in (form.person.data or ())[:PAGE]:
         try:
             ids.append(UUID(text))
         except ValueError:

@@ -527,7 +527,7 @@ def test_what_stands_for_a_typed_form_is_only_text(
     path = f"{BASE}/second-factor?back=admin&at="
     for at, unsent, status in (
         (f"{BASE}/admin/person/invite", "[", 307),
-        (f"{BASE}/admin/people", "[]", 303),  # takes no form
+        (f"{BASE}/admin/keys", "[]", 303),  # takes no form
         (f"{BASE}/account", "[]", 303),
         ("https://evil.example/", "[]", 303),
     ):
