@@ -64,11 +64,14 @@ def test_the_overview(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
     assert "<td>1</td><td>1</td>" in page.html  # yesterday: Ada, and Dana's wrong password
     assert "<td>2</td><td>0</td>" in page.html  # today
     assert "<strong>Worker</strong>:" in page.html  # none has run
-    for what in ("People", "Emails", "Logout tokens", "Webhooks", "Worker", "Signing keys",
+    for what in ("Emails", "Logout tokens", "Webhooks", "Worker", "Signing keys",
                  "Database schema"):  # fmt: skip
         assert f"<dt>{what}</dt>" in page.html
+    for number, what in ((3, "People"), (2, "With a second factor"), (1, "Groups")):
+        assert f"<strong>{number}</strong><span>{what}</span>" in page.html
     assert "<svg" in page.html
     assert "style=" not in page.html
+    assert other.open(f"{ADMIN}?days=90").html.count('<tr><th scope="row">20') == 90
     with app.app_context():
         db.session.execute(db.text("DELETE FROM audit_events"))
         db.session.commit()
