@@ -147,6 +147,7 @@ def _resumed(asked: AuthorizationRequest, waiting: PendingRequest) -> Authorizat
         selected_at=waiting.selected_at,
         denied=waiting.denied,
         turned_away=waiting.turned_away,
+        once=waiting.once,
     )
 
 

@@ -16,8 +16,9 @@ from sso.extensions import db
 from sso.flow import decision, resources, role_claims, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
+from sso.i18n import times
 from sso.models import User
-from sso.oauth import document_clients
+from sso.oauth import agent_identity, document_clients, tokens
 from sso.oauth.device_authorization import is_of_device
 from sso.ratelimit import refusals
 from sso.services import agents, revocation
@@ -72,15 +73,21 @@ def consent() -> Response:
     form, apis = ConsentForm(), validated.grant.request.apis
     if form.validate_on_submit():
         return _decided(form, validated, current, step, pending)
+    redirect_uri, is_agent = validated.grant.redirect_uri, validated.client.is_agent
+    # Of an agent, the question how long it gets access stands for it.
+    in_boxes = step.scopes - {"offline_access"} if is_agent else step.scopes
     return page.render(
-        "consent.html",
+        "agent_consent.html" if is_agent else "consent.html",
         form=form,
-        client_name=validated.client.name,
+        client_name=agent_identity.title_of(validated.client),
         client_logo=page.logo_of(validated.client),
-        destination=_destination(validated.grant.redirect_uri),
-        is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
+        destination=_destination(redirect_uri),
+        is_native=validated.client.policy_at(redirect_uri).ask_each_time,
+        agent=agent_identity.identity_of(validated.client, redirect_uri) if is_agent else None,
+        outlives_session="offline_access" in step.scopes,
+        lifetime=times.lifetime(_lifetime(validated.grant.request.asked.resources, apis)),
         user=current.user,
-        items=items(current.user, step.scopes, declined_of(validated.owner)),
+        items=items(current.user, in_boxes, declined_of(validated.owner)),
         apis=api_items(current.user, apis, step.scopes, declined_of(validated.owner)),
         roles=roles_of(current.user, validated.client.roles, step.scopes | step.known),
         offered=" ".join(sorted(step.scopes)),
@@ -181,9 +188,14 @@ def _decided(
         except agents.Refused:
             db.session.rollback()
             return authorize.resume(pending)  # it says why
-    given_at = revocation.remember_consent(audit.USER, user_id, client_id, *choice(form, step))
+    once = validated.client.is_agent and form.duration.data != form.LASTING
+    form.scope_offline_access.data = form.scope_offline_access.data or validated.client.is_agent
+    allowed, declined = choice(form, step)
+    if once:  # this request alone does without: what was allowed before stays as it is
+        allowed = [scope for scope in allowed if scope != "offline_access"]
+    given_at = revocation.remember_consent(audit.USER, user_id, client_id, allowed, declined)
     db.session.commit()
-    return authorize.resume(replace(pending, consented_at=given_at))
+    return authorize.resume(replace(pending, consented_at=given_at, once=once))
 
 
 def choice(form: ConsentForm, step: decision.AskConsent) -> tuple[list[str], list[str]]:
@@ -193,6 +205,11 @@ def choice(form: ConsentForm, step: decision.AskConsent) -> tuple[list[str], lis
     offered = step.scopes if submitted is None else step.scopes & frozenset(submitted.split())
     declined = form.unticked(offered) - scopes.NEEDED
     return sorted((offered | step.scopes & scopes.NEEDED) - declined), sorted(declined)
+
+
+def _lifetime(asked_for: Sequence[str], apis: Apis) -> int:
+    """Return the seconds that the access tokens live at most which a request may give."""
+    return max(tokens.lifetime_for(apis[api] if api else None) for api in (None, *asked_for))
 
 
 def _destination(redirect_uri: str) -> str:
@@ -232,7 +249,7 @@ def forbidden(
     return page.render(
         "forbidden.html",
         status=403,
-        client_name=validated.client.name,
+        client_name=agent_identity.title_of(validated.client),
         api_name=validated.grant.request.apis[api].name if api else None,
         user=current.user,
         back_url=back_url,

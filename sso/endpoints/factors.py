@@ -20,6 +20,7 @@ from sso.extensions import db
 from sso.flow import decision
 from sso.i18n import N_, languages, times
 from sso.mfa import passkey_names, passkeys, policy, totp
+from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie, limiting
 from sso.services import mail_links, second_factors
 from sso.services.second_factors import Added, FactorRefused
@@ -275,7 +276,7 @@ def _page(
         validated, step = page.validate(pending)
         if step != decision.SecondFactor(enrol=True):
             return authorize.resume(pending)
-        client_name = validated.client.name
+        client_name = agent_identity.title_of(validated.client)
     fresh = policy.may_change(current, existing)
     by_passkey = fresh and passkeys.available() and len(existing.passkeys) < passkeys.MOST
     passkey = passkeys.ask_to_enrol(current.user, list(existing.passkeys)) if by_passkey else None

@@ -56,10 +56,14 @@ class SignOutForm(DecisionForm):
 class ConsentForm(DecisionForm):
     """Allow or deny; each scope has a checkbox `scope_NAME`, or `api_scope` if it is of an API.
 
-    `offered`: the scopes that were on the page, or `None` if it had no checkboxes.
+    `offered`: the scopes that were on the page, or `None` if it had no checkboxes. `duration`, of
+    agents: `LASTING`, or for this once.
     """
 
+    LASTING = "lasting"
+
     offered = StringField()
+    duration = StringField()
     api_scope = SelectMultipleField(validate_choice=False)
 
     def unticked(self, offered: frozenset[str]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from sso.flow import decision
 from sso.i18n import N_
 from sso.mfa import passkeys, policy
 from sso.models import User
+from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
 from sso.store import identities, users
@@ -116,7 +117,7 @@ def _ask(
         passkey=passkeys.ask_to_sign_in() if by_passkey else None,
         form=form,
         error=error,
-        client_name=validated.client.name if validated else None,
+        client_name=agent_identity.title_of(validated.client) if validated else None,
         client_logo=page.logo_of(validated.client if validated else None),
         reauthenticate=again,
         notice=notice,
@@ -141,7 +142,7 @@ def _select_account(
     return page.render(
         "select_account.html",
         form=form,
-        client_name=validated.client.name if validated else None,
+        client_name=agent_identity.title_of(validated.client) if validated else None,
         client_logo=page.logo_of(validated.client if validated else None),
         user=current.user,
     )

@@ -21,6 +21,7 @@ from sso.i18n import N_
 
 # A sign-in or consent that a request demanded counts for this long.
 FRESH = timedelta(minutes=10)
+_LASTING = frozenset({"offline_access"})
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def _second_factor(facts: Facts) -> Step | None:
 
 
 def _consent(facts: Facts) -> Step | None:
-    needed = facts.request.scopes_to_consent
+    needed = facts.request.scopes_to_consent - _withheld_once(facts.request)
     is_demanded = facts.consent_is_demanded
     if is_demanded and not facts.consented_for_this:
         return AskConsent(needed)
@@ -328,7 +329,7 @@ def decide(
     if not reached_acr(request, session.acr):
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", describe(Cause.ACR_NOT_REACHED))
-    withheld = facts.declined & request.scopes_to_consent
+    withheld = facts.declined & request.scopes_to_consent | _withheld_once(request)
     remaining = frozenset(scopes.split(request.scope)) - withheld
     if not remaining:
         return Refuse("access_denied", describe(Cause.ALL_SCOPES_WITHHELD))
@@ -336,6 +337,11 @@ def decide(
         withheld_api = request.resources[0]
         return Refuse("access_denied", describe(Cause.API_WITHHELD, resource=withheld_api))
     return Answer(withheld, facts.uses)
+
+
+def _withheld_once(request: AuthorizationRequest) -> frozenset[str]:
+    """Return what a user withholds who allows access for this once."""
+    return _LASTING & request.scopes_to_consent if request.once else frozenset()
 
 
 def _has_audience(request: AuthorizationRequest, names: Collection[str]) -> bool:

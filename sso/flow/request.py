@@ -148,7 +148,8 @@ class AuthorizationRequest:
     that page was submitted for this request. `selected`: the user id that was chosen on the
     select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page told
     the user that they may not use the client, and they return to it. `resources`: the APIs that
-    the tokens are for, whose scopes are in `scope` (see `flow.resources`).
+    the tokens are for, whose scopes are in `scope` (see `flow.resources`). `once`: the user allows
+    access for this once, without a refresh token.
     """
 
     client_id: str
@@ -174,6 +175,7 @@ class AuthorizationRequest:
     selected_at: datetime | None = None
     denied: bool = False
     turned_away: bool = False
+    once: bool = False
 
     @property
     def scopes_to_consent(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ It is the claim `zoneinfo` of the reader, or else that of the settings. The latt
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Literal, cast
 from zoneinfo import ZoneInfo
 
 from babel import Locale
@@ -23,6 +23,9 @@ from flask_babel import get_locale, gettext
 from sso.i18n.languages import DEFAULT
 
 _SECOND, _MINUTE, _HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+_UNITS: dict[timedelta, Literal["day", "hour", "minute", "second"]] = {
+    timedelta(days=1): "day", _HOUR: "hour", _MINUTE: "minute", _SECOND: "second",
+}  # fmt: skip
 _RELATIVE = timedelta(hours=6)  # longer ago, the time of day says more
 _EXTENSION = "sso.times"
 
@@ -92,6 +95,14 @@ def duration(seconds: int) -> str:
         threshold=1000,
         locale=_locale(),
     )
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def lifetime(seconds: int) -> str:
+    """Such as "1 hour", "90 minutes" or "7 days": in the largest unit without a rest."""
+    whole = timedelta(seconds=seconds)
+    unit = next(unit for unit in _UNITS if not whole % unit)
+    text = format_timedelta(whole // unit * unit, _UNITS[unit], threshold=10_000, locale=_locale())
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 

@@ -70,6 +70,8 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
     code_challenge: Mapped[str | None] = mapped_column(String(43))
     # The thumbprint of the only key that may redeem the code (RFC 9449 §10).
     dpop_jkt: Mapped[str | None] = mapped_column(String(43))
+    # The user allowed access once: it gives no refresh token.
+    once: Mapped[bool] = mapped_column(default=False, server_default=false())
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

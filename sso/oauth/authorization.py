@@ -172,6 +172,7 @@ class AuthorizationEndpoint:
                 nonce=authorization_request.nonce,
                 code_challenge=authorization_request.code_challenge,
                 dpop_jkt=authorization_request.dpop_jkt,
+                once=authorization_request.once,
                 expires_at=now + lifetime,
             ),
             codes_since=now - lifetime,

@@ -20,7 +20,7 @@ from sso.flow import decision
 from sso.flow.refusals import Cause
 from sso.flow.request import RESPONSE_MODES, SIGNED_RESPONSE_MODES, can_be_posted
 from sso.i18n.message import code_of
-from sso.oauth import tokens
+from sso.oauth import agent_identity, tokens
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.dpop import RefusedProof
@@ -106,7 +106,7 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
     """Answer an error that is not sent to a client: a page for browsers, JSON for backends."""
     if routing.is_protocol():
         return errors.from_oauth(error)
-    name = client.name if client else None
+    name = agent_identity.title_of(client) if client else None
     if name and isinstance(error, UnregisteredRedirectUri):
         message = gettext(
             "%(client)s wants to send you to an address that is not registered for it.", client=name

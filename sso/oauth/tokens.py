@@ -29,10 +29,16 @@ _LONGEST_JTI = 43
 
 
 class RefreshToken(NamedTuple):
-    """A refresh token to hand out, and the digest to store; `None` if it is stored already."""
+    """A refresh token to hand out, and the digest to store; `None` if it is stored already.
 
-    secret: str
+    `secret` is `None` if none is handed out.
+    """
+
+    secret: str | None
     digest: str | None
+
+
+NO_REFRESH_TOKEN = RefreshToken(None, None)
 
 
 def new_refresh_token() -> RefreshToken:
@@ -117,13 +123,15 @@ def issue(
         api=api,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
-    answer = {
+    answer: dict[str, Any] = {
         "access_token": access_token,
         "token_type": token_type(request.dpop_jkt),
         "expires_in": lifetime,
         "refresh_token": refresh_token.secret,
         "scope": claims.get("scope", ""),
     }
+    if refresh_token.secret is None:
+        del answer["refresh_token"]
     if "openid" in scopes.split(live_grant.scope):
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
     row = NewToken(

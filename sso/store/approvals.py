@@ -126,6 +126,7 @@ class NewCode:
     nonce: str | None
     code_challenge: str | None
     dpop_jkt: str | None
+    once: bool
     expires_at: datetime
 
 

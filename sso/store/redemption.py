@@ -101,6 +101,7 @@ class PresentedCode:
     nonce: str | None
     code_challenge: str | None
     dpop_jkt: str | None
+    once: bool
     expires_at: datetime
     used_at: datetime | None
 

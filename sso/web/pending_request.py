@@ -14,7 +14,9 @@ from sso.crypto import secrets
 MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still works
 MAX_LENGTH = 7000  # a request line may have 8190 bytes
 _TURNED_AWAY = "turned away"
-_DONE = "done"  # among the parameters, where older versions of the program ignore it
+# Among the parameters, where older versions of the program ignore them.
+_ONCE = "once"
+_DONE = "done"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,6 +36,7 @@ class PendingRequest:
     selected_at: datetime | None = None
     denied: bool = False  # by the user, on the consent page
     turned_away: bool = False  # returns from the page about a missing group
+    once: bool = False  # allowed on the consent page without a refresh token
 
 
 def sign(pending: PendingRequest) -> str:
@@ -54,6 +57,8 @@ def _signed(pending: PendingRequest) -> str:
     if pending.signed_in_at or pending.consented_at:
         done = (pending.signed_in_at, pending.consented_at)
         parameters = {**parameters, _DONE: " ".join(str(at and _micros(at)) for at in done)}
+    if pending.once:
+        parameters = {**parameters, _ONCE: "1"}
     selected = None
     if pending.selected and pending.selected_at:
         selected = [pending.selected, _micros(pending.selected_at)]
@@ -85,6 +90,7 @@ def expired(text: str) -> PendingRequest | None:
     # An older version signed the chosen user without the time; then the user is asked again.
     user_id, selected_micros = selected if isinstance(selected, list) else (None, None)
     selected_at = None if selected_micros is None else _moment(selected_micros)
+    once = parameters.pop(_ONCE, None) is not None
     done = parameters.pop(_DONE, "None None").split()
     signed_in_at, consented_at = (None if at == "None" else _moment(int(at)) for at in done)
     return PendingRequest(
@@ -96,6 +102,7 @@ def expired(text: str) -> PendingRequest | None:
         selected_at,
         denied=refusal is True,
         turned_away=refusal == _TURNED_AWAY,
+        once=once,
     )
 
 

@@ -41,7 +41,7 @@ class _Forms(HTMLParser):
             return
         if tag == "form" and self.action is None:
             self.action = found.get("action") or ""
-        elif tag == "input" and found.get("type") == "checkbox" and "checked" not in found:
+        elif found.get("type") in ("checkbox", "radio") and "checked" not in found:
             pass  # a browser sends ticked boxes only
         elif found.get("type") == "checkbox" and found.get("name") in self.fields:
             before = self.fields[found["name"] or ""]

@@ -107,7 +107,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         redeem = partial(
             redemption.redeem_code, request.connection, self._digest, request.client.client_id
         )
-        refresh_token = tokens.new_refresh_token()
+        refresh_token = tokens.NO_REFRESH_TOKEN if code.once else tokens.new_refresh_token()
         answer = tokens.issue(request, live_grant, refresh_token, redeem, nonce=code.nonce)
         if answer is None:
             self._refuse(request.client)

@@ -1,0 +1,178 @@
+"""An agent wants to pass for another one: by its name, its domain, or the approval of another."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from sso.oauth.agent_identity import is_misleading
+from tests.support.actors import BASE, ORIGIN, Browser, claims_of
+from tests.support.agents import AGENT, Hosts, agent, hosts
+from tests.support.factories import make_api
+from tests.support.services import make_resource_server
+
+__all__ = ["hosts"]
+
+WEB = "https://agent.example/callback"
+DOCS = "https://docs.example"
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_CLIENT_DOCUMENTS="any", SSO_OPEN_REGISTRATION="true")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude.ai", "Claude.AI", "Claude (claude.ai)", "claude\u3002ai", "claude\uff0eai",
+        "claude\u2024ai", "\uff43\uff4c\uff41\uff55\uff44\uff45.ai", "accounts.google.com login",
+        "https://claude.ai", "agent.example.evil.example", "notagent.example",
+        "b\u00fccher.example", "xn--bcher-kva.example",
+        "Cl\u0430ude", "\u0421laude", "Goog\u04cfe", "\u039cicrosoft",
+        "Claude\u200b", "Cl\u00adaude",
+        "\u202eedualC", "Claude\u2066", "Claude \u2705", "Claude \u2714", "\U0001f512 Claude",
+        "Claude\ue000", "\u2611\ufe0f Claude", "\ud55c\u0430",
+    ],
+)  # fmt: skip
+def test_names_that_could_be_mistaken(name: str) -> None:
+    assert is_misleading(name, "agent.example")
+    assert is_misleading(name, None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Claude Code", "Visual Studio Code", "ChatGPT", "agent.example", "Agent.Example desktop",
+        "Caf\u00e9 no. 5", "\u042f\u043d\u0434\u0435\u043a\u0441 Browser",
+        "\u30af\u30ed\u30fc\u30c9",
+        "\u6771\u4eacAI\u30a2\u30b7\u30b9\u30bf\u30f3\u30c8", "\u0645\u0633\u0627\u0639\u062f",
+        "R&D + Ops", "v2.1", "Agent 3.5", "Dr. Agent", "C++", "it's me, the agent", "Stra\u00dfe",
+    ],
+)  # fmt: skip
+def test_names_that_could_not(name: str) -> None:
+    assert not is_misleading(name, "agent.example")
+
+
+@pytest.mark.parametrize("name", ["claude.ai", "Cl\u0430ude", "Claude \u2705", "x. y.ai"])
+def test_a_misleading_name_is_on_no_page(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, name: str
+) -> None:
+    hosts.publish(client_name=name)
+    seen = [browser.authorize(agent(app, uri=WEB)).html, browser.sign_in().html]
+    seen.append(browser.authorize(agent(app, uri="https://agent.example/other")).html)
+    assert name not in "".join(seen)
+    assert "could be mistaken" in seen[1]
+    assert "agent.example" in seen[2]
+
+
+def test_a_name_with_markup_and_the_words_of_the_page(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    name = "</dd><h1>Bank</h1> is verified"
+    hosts.publish(client_name=name)
+    browser.authorize(agent(app, uri=WEB))
+    page = browser.sign_in()
+    assert page.html.count("<h1") == 1
+    assert "<bdi>&lt;/dd&gt;&lt;h1&gt;Bank&lt;/h1&gt; is verified</bdi>" in page.html
+    assert "Bank" not in page.html.partition("</h1>")[0]  # neither in the title nor in the heading
+
+
+def test_who_registers_as_somebody_else(app: Flask, browser: Browser, user: User) -> None:
+    """Even the redirect URI of the true one does not make it verified."""
+    uri = "https://claude.ai/api/mcp/auth_callback"
+    body = {"client_name": "claude.ai", "redirect_uris": [uri], "client_uri": "https://claude.ai",
+            "logo_uri": "https://claude.ai/logo.png"}  # fmt: skip
+    client = app.test_client().post(f"{BASE}/oauth2/register", json=body).get_json()
+    party = agent(app, client["client_id"], uri)
+    first = browser.authorize(party).html
+    page = browser.sign_in()
+    assert "claude.ai" not in first
+    assert "An unverified application requests access" in re.sub(r"<[^>]+>", "", page.html)
+    assert "logo.png" not in page.html
+    assert page.html.count("claude.ai") == 1  # where the answer goes
+
+
+def test_the_approval_of_another_agent(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    """The same name, the same redirect URI and a URL beside it are no approval."""
+    make_api(app, DOCS, agents=True)
+    browser.approve(agent(app), resource=DOCS, scope="read")
+    for url in (f"{AGENT}/", "https://agent.example/other.json", "https://sub.agent.example/c"):
+        hosts.publish(url, redirect_uris=["http://127.0.0.1/callback"])
+        page = browser.authorize(agent(app, url), resource=DOCS, scope="read")
+        assert ("decision", "allow") in page.buttons
+        silent = browser.authorize(agent(app, url), resource=DOCS, scope="read", prompt="none")
+        assert "code" not in silent.parameters
+
+
+def test_the_approval_for_another_api(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    mail = make_api(app, "https://mail.example", agents=True)
+    docs, party = make_api(app, DOCS, agents=True), agent(app)
+    page = browser.approve(party, resource=docs, scope="read offline_access")
+    tokens = party.exchange(page.code).get_json()
+    refused = party.refresh(tokens["refresh_token"], resource=mail)
+    assert refused.get_json()["error"] == "invalid_target"
+    page = browser.authorize(party, resource=[docs, mail], scope="read")
+    assert ("decision", "allow") in page.buttons
+    assert "mail.example" in page.html
+
+
+def test_its_token_elsewhere(app: Flask, browser: Browser, user: User, hosts: Hosts) -> None:
+    """Userinfo and other APIs do not take it (RFC 8707 §2, RFC 9068 §4)."""
+    own = make_resource_server(app, DOCS, agents=True)
+    other = make_resource_server(app, "https://mail.example")
+    party = agent(app)
+    page = browser.approve(party, resource=DOCS, scope="openid invoices:read email")
+    token = party.exchange(page.code).get_json()["access_token"]
+    assert claims_of(token)["aud"] == DOCS
+    assert party.userinfo(token).status_code == 401
+    assert other.introspect(token).get_json() == {"active": False}
+    assert own.introspect(token).get_json()["client_id"] == AGENT
+
+
+def test_consent_in_a_frame_or_by_a_forged_form(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    browser.authorize(agent(app))
+    page = browser.sign_in()
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    assert page.headers["X-Frame-Options"] == "DENY"
+    for token in ("", "wrong"):
+        forged = browser.submit(decision="allow", duration="lasting", csrf_token=token)
+        assert ("decision", "allow") in forged.buttons
+        browser.page = page
+    assert browser.allow().code
+
+
+def test_once_made_lasting_by_the_address(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    """What the user chose is signed with the request."""
+    party = agent(app)
+    for more in ({"duration": "lasting"}, {"once": ""}, {"once": "0"}, {"done": "None None"}):
+        page = browser.authorize(party, **more)
+        if "password" in page.fields:
+            browser.sign_in()
+        page = browser.submit(decision="allow", duration="once")
+        assert "refresh_token" not in party.exchange(page.code).get_json()
+
+
+def test_an_allowed_request_that_is_sent_again(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    """The address after the consent, from the history of the browser, gives no second code."""
+    party = agent(app)
+    browser.authorize(party)
+    browser.sign_in()
+    browser.submit(decision="allow", duration="lasting")
+    answers = [
+        answer for answer in browser.history if "resume=" in answer.headers.get("Location", "")
+    ]
+    again = browser.open(f"{ORIGIN}{answers[-1].headers['Location'].removeprefix(ORIGIN)}")
+    assert ("decision", "allow") in again.buttons
