@@ -29,7 +29,7 @@ from sso.web.forms import PageForm
 
 LONGEST = 200  # characters of a search text
 MOST_COUNTED = 10_000  # rows of a list
-_EXACT = 1000  # up to here, totals are always counted again
+EXACT = 1000  # up to here, totals are always counted again
 _MINUTE = timedelta(minutes=1)
 
 
@@ -232,7 +232,7 @@ def total(order: Order, statement: Select[Any]) -> Total:
     compiled = statement.compile(db.engine)
     key = ("total", str(compiled), repr(sorted(compiled.params.items(), key=str)))
     counted = caching.cached(
-        key, _MINUTE, lambda: order.total(statement, MOST_COUNTED), lambda count: count > _EXACT
+        key, _MINUTE, lambda: order.total(statement, MOST_COUNTED), lambda count: count > EXACT
     )
     return Total(min(counted, MOST_COUNTED), counted > MOST_COUNTED)
 

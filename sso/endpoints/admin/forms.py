@@ -4,6 +4,7 @@ Each carries a CSRF token.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
@@ -38,6 +39,7 @@ from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
+MOST_ADDED = 500  # members at once
 
 
 _LIFETIMES = {
@@ -234,12 +236,37 @@ class ApiTokenForm(PageForm):
     days = SelectField(lazy_gettext("It expires after"), choices=choices(_LIFETIMES), default="365")
 
 
-class MemberForm(PageForm):
-    """The email address of a new member."""
+def _check_addresses(_: PageForm, field: Field) -> None:
+    addresses = _addresses(field.data)
+    if not addresses:
+        raise ValidationError(N_("Enter an email address."))
+    if len(addresses) > MOST_ADDED:
+        raise ValidationError(N_("Enter at most 500 email addresses."))
+    try:
+        for address in addresses:
+            email_addresses.normalized(address)
+    except ValueError:
+        raise ValidationError(N_("This is not an email address.")) from None
 
-    email = EmailField(
-        lazy_gettext("Email"), [DataRequired(N_("Enter an email address.")), _check_email]
+
+def _addresses(text: str | None) -> list[str]:
+    """Return what stands between spaces, commas and semicolons, without duplicates."""
+    addresses = re.split(r"[\s,;]+", (text or "").lower())
+    return list(dict.fromkeys(filter(None, addresses)))
+
+
+class MembersForm(PageForm):
+    """The email addresses of new members."""
+
+    email = TextAreaField(
+        lazy_gettext("Email addresses, one per line"),
+        [Length(max=MOST_ADDED * email_addresses.LONGEST, message=TOO_LONG), _check_addresses],
     )
+
+    @property
+    def addresses(self) -> list[str]:
+        """The email addresses as accounts have them."""
+        return [email_addresses.normalized(address) for address in _addresses(self.email.data)]
 
 
 def _shown(claim: str, value: Any) -> Any:

@@ -1,16 +1,19 @@
 """Pages of groups, their members, and the applications that require them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from flask import abort
 from werkzeug.wrappers import Response
 
 from sso.audit import Actor
-from sso.endpoints.admin import access, admin_page
+from sso.endpoints.admin import access, admin_page, caching
 from sso.endpoints.admin.actions import Action, Resource
-from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import GroupForm, MemberForm
+from sso.endpoints.admin.admin_page import EXACT, MOST_COUNTED, Refusal, Total
+from sso.endpoints.admin.forms import GroupForm, MembersForm
 from sso.flow.decision import ENDS
 from sso.i18n import N_
 from sso.i18n.message import Message
@@ -20,7 +23,8 @@ from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, clients, named_groups, users
 
-_NOBODY = Message("There is no person with this email address.")
+_WHILE = timedelta(minutes=10)
+_MOST_NAMED = 10  # email addresses that nobody has
 
 
 def _group() -> Group:
@@ -82,7 +86,7 @@ GROUP = Resource(
     },
     results={
         "created": N_("The group was created."),
-        "added": N_("The person is in the group now."),
+        "added": N_("They are in the group now."),
         "edited": N_("The changes were saved."),
         **MEMBERSHIP.done_texts,
     },
@@ -102,26 +106,38 @@ def groups() -> Response:
         "admin/groups.html",
         groups=listed.rows,
         pages=admin_page.neighbours(listed),
+        total=admin_page.total(order, named_groups.containing(text)),
+        members={group.id: _members(group) for group in listed.rows},
         text=text,
         form=form,
         errors=refusal.errors,
     )
 
 
+def _members(group: Group) -> Total:
+    """Count the members of a group. A large number is kept until they change, or for a while."""
+
+    def count() -> int:
+        order, members = users.in_group(group.name)
+        return order.total(members, MOST_COUNTED)
+
+    counted = caching.cached(
+        ("members", group.id, group.version), _WHILE, count, lambda count: count > EXACT
+    )
+    return Total(min(counted, MOST_COUNTED), counted > MOST_COUNTED)
+
+
 def group() -> Response:
-    """Show a group, its members and its applications; a POST adds a member."""
-    group, form, user = _group(), MemberForm(), None
+    """Show a group, its members and its applications; a POST adds members."""
+    group, form = _group(), MembersForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
-            user = users.find_by_email(form.email.data or "")
-            if user is None:
-                raise Invalid([_NOBODY])
-            group_editing.change(access.staff().actor, group.id, added=[user.id])
+            added = _people(form.addresses)
+            group_editing.change(access.staff().actor, group.id, added=added)
             return GROUP.done("added", group)
     if refusal.is_refused:
         group = _group()
-        if user and users.find(user.id) is None:  # deleted at this moment
-            refusal.errors = [_NOBODY]
+        _people_again(form.addresses, refusal)
     order, in_group = users.in_group(group.name)
     members = order.page(in_group, admin_page.cursor(order))
     return GROUP.render(
@@ -129,12 +145,34 @@ def group() -> Response:
         group=group,
         members=members.rows,
         pages=admin_page.neighbours(members),
+        total=admin_page.total(order, in_group),
         clients=[client for client in clients.every() if group.name in client.groups],
         apis=apis.requiring(group.name),
         form=form,
         errors=refusal.errors,
         buttons=GROUP.buttons(group, "group_delete"),
     )
+
+
+def _people(addresses: Sequence[str]) -> list[UUID]:
+    """Return the ids of the people with these email addresses. Raises `Invalid`."""
+    ids, _ = users.existing(addresses, ())
+    missing = [address for address in addresses if address not in ids]
+    if missing:
+        raise Invalid([_missing(address) for address in missing[:_MOST_NAMED]])
+    return list(ids.values())
+
+
+def _missing(address: str) -> Message:
+    return Message("There is no person with the email address %(email)s.", email=address)
+
+
+def _people_again(addresses: Sequence[str], refusal: Refusal) -> None:
+    """Name those who were deleted at this moment."""
+    try:
+        _people(addresses)
+    except Invalid as error:
+        refusal.errors = error.errors
 
 
 def rename() -> Response:

@@ -154,7 +154,7 @@ def test_groups(app: Flask, ada: StaffBrowser) -> None:
     url = page.url
     make_client(app, name="Minutes", groups=["board"])
     assert "Minutes" in ada.open(url).html
-    assert "The person is in the group now." in ada.submit(email="DANA@example.com").html
+    assert "They are in the group now." in ada.submit(email="DANA@example.com").html
     assert groups_of(app, dana) == ["board"]
     ada.open(url)
     assert "There is no person" in ada.submit(email="nobody@example.com").html
@@ -428,3 +428,19 @@ def test_a_field_that_changes_its_type_is_shown(app: Flask) -> None:
     for before, after in (({"x": 1}, "text"), ("text", {"x": 1})):
         (detail,) = audit_trail._differences("claims", {"before": before, "after": after})
         assert {*detail.removed, *detail.added} == {'{"x": 1}', "text"}
+
+
+def test_several_people_are_added_to_a_group(app: Flask, ada: StaffBrowser) -> None:
+    people = [make_user(app, f"user{number}@example.com") for number in range(3)]
+    ada.open(f"{ADMIN}/groups")
+    ada.submit(name="staff")
+    missing = ada.submit(email="user0@example.com\nnobody@example.com").html
+    alert = missing.partition('role="alert">')[2].partition("</p>")[0]
+    assert "There is no person with the email address" in alert
+    assert "nobody@example.com" in alert
+    assert "user0" not in alert
+    assert groups_of(app, people[0]) == []  # all of them or none
+    assert ada.submit(email="user0@example.com, not an address").html.count('class="fault"') == 1
+    ada.submit(email="user0@example.com, USER1@example.com;\nuser2@example.com")
+    assert [groups_of(app, one) for one in people] == [["staff"]] * 3
+    assert '<td data-label="Members">3</td>' in ada.open(f"{ADMIN}/groups").html
