@@ -19,6 +19,7 @@ from sso.audit import webhook_queue
 from sso.database.buffer import Buffer
 from sso.extensions import UtcDateTime, db
 
+_LONGEST_CLIENT_ID = 255  # as `models.clients` has it, which would load Authlib
 _NOTED = "sso_audit"  # the events of an application context, in its `g`
 
 
@@ -58,7 +59,7 @@ def _row(record: audit.Record) -> dict[str, Any]:
         "at": record.at,
         "name": str(record.name),
         "user_id": record.user[:36] if record.user else None,
-        "client_id": record.client[:48] if record.client else None,
+        "client_id": record.client[:_LONGEST_CLIENT_ID] if record.client else None,
         "address": record.address or None,
         "browser": record.browser or None,
         "fields": json.dumps(record.fields, sort_keys=True),

@@ -30,6 +30,8 @@ from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import Api, AuditEvent, User
+from sso.models.clients import MAX_CLIENT_ID
+from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie
 from sso.services import accounts, credentials, revocation, roles
 from sso.services import identities as linking
@@ -80,6 +82,7 @@ def _page(
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     return page.render(
         "account.html",
+        title_of=agent_identity.title_of,
         user=user,
         claims=[
             (gettext(profile_claims.title_of(name)), value)
@@ -180,7 +183,7 @@ def _act(
             db.session.commit()
             return redirect(url_for("pages.sign_out"), 303)
         case "withdraw":
-            client_id = form.client.data.replace("\0", "")[:48]
+            client_id = form.client.data.replace("\0", "")[:MAX_CLIENT_ID]
             revocation.withdraw_consent(audit.USER, user_id, client_id)
             return "withdrawn"
         case "change_password":
@@ -269,7 +272,9 @@ def delete_account() -> Response:
         must_confirm=_must_confirm(current),
         lacks_second_factor=policy.lacks_second_factor(current),
         sessions=len(sessions.of_user(current.user.id)),
-        applications=[access.client.name for access in grants.accesses_of(current.user.id)],
+        applications=[
+            agent_identity.title_of(access.client) for access in grants.accesses_of(current.user.id)
+        ],
     )
 
 
@@ -430,7 +435,7 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
             if client is None
             else Question(
                 _ACCOUNT,
-                gettext("Withdraw access of %(client)s?", client=client.name),
+                gettext("Withdraw access of %(client)s?", client=agent_identity.title_of(client)),
                 (
                     gettext("It loses access in all your sessions, and signs you out if it can."),
                     gettext("What it has already received stays there."),
@@ -444,7 +449,9 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
         return None
     count = len(sessions.of_user(current.user.id))
     lasting = [
-        access.client.name for access in accesses if "offline_access" in access.scope.split()
+        agent_identity.title_of(access.client)
+        for access in accesses
+        if "offline_access" in access.scope.split()
     ]
     effects = [
         gettext("Sessions that end: %(count)s, including this one.", count=count)

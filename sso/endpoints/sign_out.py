@@ -18,7 +18,7 @@ from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.i18n import languages
 from sso.mfa import policy
-from sso.oauth import authorization_server
+from sso.oauth import agent_identity, authorization_server
 from sso.oauth import response as oauth_response
 from sso.oauth.end_session import PARAMETERS, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
@@ -183,7 +183,7 @@ def _nobody(logout: LogoutRequest) -> Response:
         hint=logout.unregistered,
         error="invalid_request",
         detail=logout.error,
-        client_name=logout.client.name if logout.client else None,
+        client_name=agent_identity.title_of(logout.client) if logout.client else None,
         link=_way_back(logout.client),
     )
 
@@ -195,7 +195,7 @@ def _ask(form: SignOutForm, current: CurrentSession, logout: LogoutRequest) -> R
         "sign_out.html",
         status=400 if logout.error else 200,
         form=form,
-        client_name=logout.client.name if logout.client else None,
+        client_name=agent_identity.title_of(logout.client) if logout.client else None,
         user=current.user,
         error=_words(logout) if logout.error else None,
         detail=_detail(logout),
@@ -209,7 +209,7 @@ def _words(logout: LogoutRequest) -> str:
         return str(
             gettext(
                 "%(client)s wants to send you to an address that is not registered for it.",
-                client=logout.client.name,
+                client=agent_identity.title_of(logout.client),
             )
         )
     return str(gettext("The application sent a request that is not valid."))
@@ -230,6 +230,6 @@ def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:
     for uri in (*registered, *client.redirect_uris):
         parts = urlsplit(uri)
         if parts.scheme in ("http", "https") and not client.policy_at(uri).ask_each_time:
-            label = gettext("Back to %(client)s", client=client.name)
+            label = gettext("Back to %(client)s", client=agent_identity.title_of(client))
             return label, f"{parts.scheme}://{parts.netloc}/"
     return None

@@ -151,6 +151,7 @@ def _redirect_uris(uris: Any, domain: str | None) -> list[str]:
         raise Invalid([Message("its redirect_uris are not a list of texts")])
     if len(uris) > MOST_REDIRECT_URIS:
         raise Invalid([Message("it has more than %(most)d redirect_uris", most=MOST_REDIRECT_URIS)])
+    foreign: list[str] = []
     for uri in uris:
         if error := urls.registration_error(uri, is_public=True):
             label = Message("the redirect address")
@@ -160,15 +161,14 @@ def _redirect_uris(uris: Any, domain: str | None) -> list[str]:
         host = urlsplit(uri).hostname or ""
         is_web = uri.startswith("https://")
         if is_web and not (host == domain or host.endswith(f".{domain}")):
-            raise Invalid(
-                [
-                    Message(
-                        "one of its redirect_uris leads to %(host)s, which is another domain",
-                        host=host[:100],
-                    )
-                ]
-            )
-    return list(dict.fromkeys(uris))
+            foreign.append(uri)  # not registered: people are asked about the domain alone
+    own = [uri for uri in dict.fromkeys(uris) if uri not in foreign]
+    if not own:
+        host = (urlsplit(foreign[0]).hostname or "")[:100]
+        raise Invalid(
+            [Message("its redirect_uris lead to %(host)s, which is another domain", host=host)]
+        )
+    return own
 
 
 def _keys(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,6 +128,15 @@ def test_as_long_as_a_document_may_be(app: Flask, browser: Browser, hosts: Hosts
     assert browser.authorize(agent(app)).status == 200
 
 
+def test_a_redirect_uri_at_another_domain_is_not_registered(
+    app: Flask, browser: Browser, hosts: Hosts
+) -> None:
+    foreign = "https://bank.example/callback"
+    hosts.publish(redirect_uris=[foreign, "https://agent.example/callback"])
+    assert browser.authorize(agent(app, uri=foreign)).status == 400
+    assert browser.authorize(agent(app, uri="https://agent.example/callback")).status == 200
+
+
 def test_an_open_redirect(app: Flask, browser: Browser, user: User, hosts: Hosts) -> None:
     """Nothing of a stranger's document leads away before a person has decided."""
     party = agent(app, uri="https://agent.example/callback")

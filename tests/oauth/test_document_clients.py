@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -261,3 +262,22 @@ def test_others_are_not_touched(app: Flask, browser: Browser, user: User, hosts:
     assert hosts.asked == []
     with app.app_context():
         assert db.session.scalar(select(func.count()).select_from(Client)) == 1
+
+
+def test_access_of_an_agent_with_a_long_url_is_withdrawn(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    url = f"https://agent.example/{'x' * 200}/client.json"
+    hosts.publish(url)
+    party = agent(app, url)
+    tokens = party.exchange(browser.approve(party).code).get_json()
+    page = browser.open(
+        f"{BASE}/account/confirm?{urlencode({'action': 'withdraw', 'client': url})}"
+    )
+    assert "agent.example" in page.html
+    assert "Helpful Agent" not in page.html  # nobody has verified the name
+    browser.submit()
+    assert party.userinfo(tokens["access_token"]).status_code == 401
+    with app.app_context():
+        withdrawn = select(AuditEvent.client_id).where(AuditEvent.name == "consent_withdrawn")
+        assert db.session.scalar(withdrawn) == url

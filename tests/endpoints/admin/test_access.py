@@ -21,7 +21,7 @@ from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.flow.profile_claims import CLAIMS
 from sso.models import Api, AuditEvent, BrowserSession, Client, Identity, Mail, User
-from sso.services import api_tokens
+from sso.services import agents, api_tokens
 from sso.store import apis, keys, named_groups, users
 from sso.web.headers import SCRIPT_POLICY
 from sso.web.routing import ADMIN as BLUEPRINT
@@ -353,15 +353,17 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
     with app.app_context():
         group = named_groups.find_by_name(name)
         token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
+        agents.allow(audit.operator(), "agent.example")
         db.session.commit()
         assert group
         api = apis.find(identifier)
         assert api
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
-               "api-token": token.id, "api": api.api_id}  # fmt: skip
+               "api-token": token.id, "api": api.api_id,
+               "mcp-server": api.api_id}  # fmt: skip
         kid = next(one.kid for one in keys.every_signing_key() if one.state == "next")
-    actions = {"person": "delete", "application": "delete", "api": "delete"}
-    more = {"user": dana.id, "kid": kid, "preset": "grafana",
+    actions = {"person": "delete", "application": "delete", "api": "delete", "mcp-servers": "block"}
+    more = {"user": dana.id, "domain": "agent.example", "kid": kid, "preset": "grafana",
             "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip
     return {
         path: {"id": ids.get(what, ""), "do": actions.get(what, ""), **more}
