@@ -16,11 +16,12 @@ from sso.config.client_fields import AUTHORIZATION_CODE
 from sso.flow.scopes import SCOPES
 from sso.i18n.message import Message
 from sso.models import Client
-from sso.models.clients import DOCUMENT, MAX_CLIENT_ID, OPEN
+from sso.models.clients import DOCUMENT, OPEN
 from sso.services import clients
 from sso.services.checks import Invalid, Rule
 
 MAX_LENGTH = 10 * 1024  # bytes
+MAX_URL = 200  # characters, as the audit trail keeps them
 MOST_REDIRECT_URIS = 20
 SCOPE = "openid profile email offline_access"  # of an agent that names none
 _OF_OPERATORS = ("groups",)
@@ -44,8 +45,8 @@ def domain_of(client_id: str) -> str:
 
 def url_error(client_id: str) -> Message | None:
     """Return why a URL cannot identify a client (§3), or `None`."""
-    if len(client_id) > MAX_CLIENT_ID:
-        return Message("it is longer than %(most)d characters", most=MAX_CLIENT_ID)
+    if len(client_id) > MAX_URL:
+        return Message("it is longer than %(most)d characters", most=MAX_URL)
     match = _URL.fullmatch(client_id)
     if match is None:
         return Message(

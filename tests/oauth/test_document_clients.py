@@ -267,7 +267,7 @@ def test_others_are_not_touched(app: Flask, browser: Browser, user: User, hosts:
 def test_access_of_an_agent_with_a_long_url_is_withdrawn(
     app: Flask, browser: Browser, user: User, hosts: Hosts
 ) -> None:
-    url = f"https://agent.example/{'x' * 200}/client.json"
+    url = f"https://agent.example/{'x' * 160}/client.json"
     hosts.publish(url)
     party = agent(app, url)
     tokens = party.exchange(browser.approve(party).code).get_json()
@@ -276,7 +276,7 @@ def test_access_of_an_agent_with_a_long_url_is_withdrawn(
     )
     assert "agent.example" in page.html
     assert "Helpful Agent" not in page.html  # nobody has verified the name
-    browser.submit()
+    browser.submit(action="withdraw")
     assert party.userinfo(tokens["access_token"]).status_code == 401
     with app.app_context():
         withdrawn = select(AuditEvent.client_id).where(AuditEvent.name == "consent_withdrawn")
