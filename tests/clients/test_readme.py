@@ -130,7 +130,18 @@ _APIS = "tests/applications/test_apis.py runs it"
 _EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
 _PLATFORM = "needs the platform; tests/oauth/test_workload_identity.py has JWTs like it"
+_ROLES = "tests/cli/test_clients.py and tests/endpoints/test_roles.py run its options"
+_ASSERTIONS = "tests/oauth/grants/test_id_jag.py runs its options"
 NOT_RUN = {
+    ".venv/bin/flask api update https://orders.example.com --add-role approver=managers": _ROLES,
+    ".venv/bin/flask client update Wiki --add-role admin=owners --add-role editor=staff "
+    '--add-role "editor=it staff"': _ROLES,
+    ".venv/bin/flask client preview Wiki --user dana@example.com": _ROLES,
+    ".venv/bin/flask client create --name Assistant --assertions --first-party "
+    "--id-jag-issuer https://idp.example.com --api https://docs.example.com=read": _ASSERTIONS,
+    ".venv/bin/flask client create --name Assistant "
+    "--redirect-uri https://assistant.example/callback --exchange "
+    "--id-jag-audience 'https://auth.chat.example assistant-at-chat chat.read'": _ASSERTIONS,
     "export ISSUER=https://sso.example.com/api/auth AUDIENCE=https://docs.example.com PORT=8001":
         _APIS,
     '"""access_tokens.py: verify access tokens of ISSUER that are for this API."""': _APIS,
@@ -142,7 +153,7 @@ NOT_RUN = {
     ".venv/bin/flask api update https://docs.example.com --introspection": _APIS,
     "// access.js: ask the server about the access token of a request.": _APIS,
     "# For nginx.conf, within http.": _APIS,
-    "http_filters:": "needs Envoy, which no registry has",
+    "http_filters:": _APIS,
     '<project xmlns="http://maven.apache.org/POM/4.0.0">': f"{_APIS} with APPLICATIONS_LARGE=1",
     "// Api.java: an API in Spring.": f"{_APIS} with APPLICATIONS_LARGE=1",
     "// An API in Go, with github.com/coreos/go-oidc/v3.": f"{_APIS} with APPLICATIONS_LARGE=1",

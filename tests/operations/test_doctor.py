@@ -50,7 +50,7 @@ FLOW = ("cookies", "proxy headers", "code flow")
 def states(page: Page) -> dict[str, str]:
     """The checks on an admin page, and how it finds them."""
     assert page.response
-    row = r'<th scope="row"[^>]*>([^<]+)</th>\s*<td[^>]*><span class="tag">([^<]+)<'
+    row = r'<th scope="row"[^>]*>([^<]+)</th>\s*<td[^>]*><span class="[^"]*">([^<]+)<'
     names = {label: name for name, label in LABELS.items()}
     return {names[label]: state for label, state in re.findall(row, page.response.text)}
 
