@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from authlib.consts import default_json_headers
+from authlib.integrations.flask_oauth2 import current_token
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response, abort, current_app, g, jsonify, request
 from scim2_server.requests import ScimRequest
@@ -38,7 +39,7 @@ from sso.oauth.authlib_request import (
     ProtocolRequest,
     form_request,
 )
-from sso.oauth.bearer import current_token, require_oauth
+from sso.oauth.bearer import require_oauth
 from sso.oauth.grants import jwt_bearer
 from sso.observability import counters
 from sso.process import program
@@ -151,7 +152,7 @@ def _answer(name: str) -> Response:
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
     """Userinfo endpoint: return the claims that the token allows."""
-    token = current_token()
+    token = current_token
     if token.dpop_jkt:
         transaction.committed(require_oauth.use_proof)
     claims = token.grant.claims

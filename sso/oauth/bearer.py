@@ -124,13 +124,6 @@ class ResourceProtector(AuthlibResourceProtector):
             raise MissingToken
         return self.get_token_validator("bearer"), token
 
-    def acquire_token(self, scopes: list[str] | None = None, **more: Any) -> AccessToken:
-        """Return the token of the request, as `current_token` does. Raises `OAuth2Error`."""
-        # Authlib would put the request's whole URL together, which costs more than the rest.
-        token: AccessToken = self.validate_request(scopes, flask_request, **more)
-        g.sso_access_token = token
-        return token
-
     def use_proof(self, connection: Connection) -> None:
         """Use the proof that came with the token. Ends the request if it was used before."""
         try:
@@ -150,12 +143,6 @@ class ResourceProtector(AuthlibResourceProtector):
 
 require_oauth = ResourceProtector()
 require_oauth.register_token_validator(BearerTokenValidator(realm=REALM))
-
-
-def current_token() -> AccessToken:
-    """Return the token of this request, which `require_oauth` has validated."""
-    token: AccessToken = g.sso_access_token
-    return token
 
 
 def presented() -> str | None:

@@ -8,7 +8,6 @@ import io
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
@@ -29,14 +28,10 @@ COLLECTED, IN_A_THREAD = "collected", "in a thread"  # the answers
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
 
 
-# Each item is a free slot. This costs less than threading.Semaphore, which is written in Python.
-Slots = SimpleQueue[None]
-
-
 class _Current(threading.local):
     """The request that this thread handles."""
 
-    slots: Slots | None = None
+    slots: threading.Semaphore | None = None
     delay: float = 0
 
 
@@ -52,9 +47,7 @@ def init_app(app: Flask) -> None:
 class _Limited:
     def __init__(self, application: "WSGIApplication") -> None:
         self.application = application
-        self.slots: Slots = SimpleQueue()
-        for _ in range(MAX_CONCURRENT):
-            self.slots.put(None)
+        self.slots = threading.Semaphore(MAX_CONCURRENT)
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -63,13 +56,13 @@ class _Limited:
             return _answer_to_head(environ, start_response)
         _read_body(environ)
         environ[ARRIVED] = perf_counter()
-        self.slots.get()
+        self.slots.acquire()
         before, _current.slots, _current.delay = _current.slots, self.slots, 0
         try:
             return self.application(environ, start_response)
         finally:
             _current.slots = before
-            self.slots.put(None)
+            self.slots.release()
 
 
 def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -110,11 +103,11 @@ def slot_released() -> Iterator[None]:
     if slots is None:  # no request: a command
         yield
         return
-    slots.put(None)
+    slots.release()
     try:
         yield
     finally:
-        slots.get()
+        slots.acquire()
 
 
 def delay_refusal(since: float | None = None) -> None:

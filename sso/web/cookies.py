@@ -2,7 +2,7 @@
 
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
-from itsdangerous import BadSignature, URLSafeTimedSerializer
+from itsdangerous import BadSignature
 from werkzeug.wrappers import Response as BaseResponse
 
 from sso import context
@@ -18,13 +18,6 @@ class PageSessions(SecureCookieSessionInterface):
     Static files, which are the same for everybody, set none.
     """
 
-    _serializer: URLSafeTimedSerializer | None = None
-
-    def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer | None:
-        """Return the serializer, made once: that costs more than to verify a cookie."""
-        self._serializer = self._serializer or super().get_signing_serializer(app)
-        return self._serializer
-
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if routing.is_protocol():
             return SecureCookieSession()
@@ -35,7 +28,7 @@ class PageSessions(SecureCookieSessionInterface):
 
     def _is_signed_before(self, app: Flask, request: Request) -> bool:
         """Return whether the cookie was signed with the previous secret key."""
-        serializer = super().get_signing_serializer(app)  # one that may be changed
+        serializer = self.get_signing_serializer(app)
         assert serializer
         serializer.secret_keys = serializer.secret_keys[-1:]
         try:
