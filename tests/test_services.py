@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask, current_app
@@ -55,6 +55,7 @@ from sso.services import (
     identities,
     importing,
     mail_links,
+    mail_queue,
     mcp_servers,
     notifications,
     own_apis,
@@ -535,6 +536,12 @@ CASES = [
          "webhook_enabled", "", lambda _: _webhook().id),
     Case(webhooks.delete, lambda w, id_: webhooks.delete(OLGA, id_),
          "webhook_deleted", "", lambda _: _webhook().id),
+    Case(mail_queue.resend, lambda _, id_: mail_queue.resend(OLGA, id_),
+         "mail_resent", "", lambda _: _failed_mail()),
+    Case(mail_queue.resend_failed, lambda _, __: mail_queue.resend_failed(OLGA),
+         "mail_resent", "", lambda _: _failed_mail()),
+    Case(mail_queue.delete, lambda _, id_: mail_queue.delete(OLGA, id_),
+         "mail_deleted", "", lambda _: _failed_mail()),
     plain(notifications.verify, "verify", user),
     plain(notifications.invited, "invite", user),
     plain(notifications.welcome, "", lambda w: [w.user], lambda w: [w.user]),
@@ -592,6 +599,14 @@ def _detached_api() -> Api:
 def _webhook() -> Webhook:
     with audit.dry_run():
         return webhooks.create(OLGA, HOOK, ["signed_in"])[0]
+
+
+def _failed_mail() -> UUID:
+    mail = Mail(kind="reset", address="dana@example.com", last_fault="x")
+    db.session.add(mail)
+    db.session.flush()
+    mail.next_attempt_at = None
+    return mail.id
 
 
 def _api_token() -> Any:

@@ -83,6 +83,8 @@ NAMES: Mapping[Event, str] = {
     Event.LOGOUT_GIVEN_UP: N_("Logout token not delivered"),
     Event.MAIL_SENT: N_("Email sent"),
     Event.MAIL_GIVEN_UP: N_("Email not sent"),
+    Event.MAIL_RESENT: N_("An operator had emails sent again"),
+    Event.MAIL_DELETED: N_("An operator deleted an email that was not sent"),
     Event.AUTHORIZATION_REFUSED: N_("Authorization request refused"),
     Event.DEVICE_AUTHORIZATION_REFUSED: N_("Device authorization request refused"),
     Event.PUSHED_REQUEST_REFUSED: N_("Pushed request refused"),

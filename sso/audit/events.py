@@ -92,7 +92,9 @@ class Event(StrEnum):
     LANGUAGE_CHANGED = "language_changed"
     LOGOUT_DELIVERED = "logout_delivered"
     LOGOUT_GIVEN_UP = "logout_given_up"
+    MAIL_DELETED = "mail_deleted"
     MAIL_GIVEN_UP = "mail_given_up"
+    MAIL_RESENT = "mail_resent"
     MAIL_SENT = "mail_sent"
     NAME_CHANGED = "name_changed", _SENT
     PASSWORD_ACCEPTED = "password_accepted"

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         applications,
         audit_trail,
         groups,
+        mail_queue,
         mcp,
         overview,
         people,
@@ -60,6 +61,7 @@ else:
     applications = program.late_functions("sso.endpoints.admin.applications")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
     groups = program.late_functions("sso.endpoints.admin.groups")
+    mail_queue = program.late_functions("sso.endpoints.admin.mail_queue")
     mcp = program.late_functions("sso.endpoints.admin.mcp")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
@@ -224,6 +226,10 @@ ROUTES = (
     Route("{base}/admin/api-token/new", "token_new", admin_keys.new_token, blueprint=ADMIN),
     Route("{base}/admin/api-token/revoke", "token_revoke", admin_keys.revoke_token,
           blueprint=ADMIN),
+    Route("{base}/admin/emails", "emails", mail_queue.emails, GET, ADMIN),
+    Route("{base}/admin/emails/failed", "emails_failed", mail_queue.resend_failed,
+          blueprint=ADMIN),
+    Route("{base}/admin/email/act", "email_act", mail_queue.act, blueprint=ADMIN),
     Route("{base}/admin/audit", "audit", audit_trail.audit_trail, GET, ADMIN),
     Route("{base}/admin/audit/export", "audit_export", audit_trail.export, GET, ADMIN),
     Route("{base}/admin/keys", "keys", admin_keys.keys, GET, ADMIN),

@@ -5,7 +5,7 @@ import smtplib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -230,8 +230,7 @@ outlet = logging.getLogger("sso.mail")  # `logs` does not redact it: its links a
 
 AT_ONCE = 16
 LONGEST = 30  # seconds for one run; the rest is left to the next
-# After this time, other workers take over the mails of a worker that died.
-LEASE = timedelta(seconds=3 * LONGEST)
+LEASE = outboxes.MAIL_LEASE  # three times as long
 
 
 @dataclass(frozen=True)

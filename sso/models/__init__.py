@@ -63,8 +63,8 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),
+    "search_indexes": (),
     "service_tokens": ("ServiceToken",),
-    "user_indexes": (),
     "users": (
         "BrowserSession",
         "Group",

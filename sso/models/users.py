@@ -16,7 +16,7 @@ class User(Base):
     """A person; `id` is the subject identifier (`sub`, OIDC Core §2) and never changes."""
 
     __tablename__ = "users"
-    # `user_indexes` has the indexes.
+    # `search_indexes` has the indexes.
     __table_args__ = (CheckConstraint("email = lower(email)", name="email_is_lower_case"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)

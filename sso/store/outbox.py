@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import joinedload
 from sqlalchemy.sql.base import ExecutableOption
@@ -18,7 +18,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
 from sso.models.outbox import OutboxEntry
-from sso.store.lists import batches, write, write_one
+from sso.store.lists import Order, batches, write, write_one
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
@@ -121,6 +121,61 @@ class Outbox(Generic[Entry]):
 MAILS = Outbox(Mail, timedelta(seconds=10))
 
 MOST_MAILS_AN_HOUR = 5  # of one kind, to one email address
+# After this time, other workers take over the mails of a worker that died.
+MAIL_LEASE = timedelta(seconds=90)
+NEWEST_MAILS = Order((Mail.created_at, Mail.id), is_descending=True)
+
+
+def is_unsent() -> ColumnElement[bool]:
+    """Select mails that wait or have failed, as `ix_mails_unsent` does.
+
+    Those that had no recipient are left out: strangers requested them.
+    """
+    return Mail.delivered_at.is_(None) & or_(
+        Mail.next_attempt_at.is_not(None), Mail.last_fault.is_not(None)
+    )
+
+
+def is_given_up() -> ColumnElement[bool]:
+    """Select mails that are not tried again."""
+    return Mail.next_attempt_at.is_(None)
+
+
+def unsent_mails(email: str = "", *conditions: ColumnElement[bool]) -> Select[Mail]:
+    """Select mails that wait or have failed; with an email address, those to it."""
+    to_address = (Mail.address == email,) if email else ()
+    return select(Mail).where(is_unsent(), *to_address, *conditions)
+
+
+def has_failed_mails() -> bool:
+    return db.session.scalar(unsent_mails("", is_given_up()).limit(1)) is not None
+
+
+def find_unsent(mail_id: UUID) -> Mail | None:
+    return db.session.scalar(unsent_mails("", Mail.id == mail_id))
+
+
+def lock_unsent(mail_id: UUID) -> Mail | None:
+    """Lock a mail that waits or has failed until the transaction ends."""
+    return dialects.lock(Mail, Mail.attempts, Mail.id == mail_id, is_unsent())
+
+
+def can_be_hurried(mail: Mail) -> bool:
+    """Return whether a new attempt would change anything: a worker may be sending a mail whose
+    next attempt is near, and one that was never tried is due or waits for a reason.
+    """
+    again_at = mail.next_attempt_at
+    return again_at is None or (mail.attempts > 0 and again_at > clock.now() + MAIL_LEASE)
+
+
+def revive_mails() -> int:
+    """Make all failed mails due; return their number."""
+    failed = update(Mail).where(is_unsent(), is_given_up())
+    return write(failed.values(next_attempt_at=clock.now()))
+
+
+def remove_mail(mail_id: UUID) -> None:
+    write(delete(Mail).where(Mail.id == mail_id))
 
 
 def is_mail_waiting(mail_id: UUID, user_id: UUID) -> bool:

@@ -205,6 +205,8 @@ ADMIN_PAGES = (
     "audit?who={id}&event=signed_in",
     "groups",
     "keys",
+    "emails",
+    "emails?state=failed",
 )
 
 

@@ -284,7 +284,7 @@ def _figures() -> list[Figure]:
         (N_("Groups"), totals.groups, admin_page.url("groups")),
         (N_("Applications"), totals.clients, admin_page.url("applications")),
         (N_("Sessions"), totals.sessions, None),
-        (N_("Emails waiting"), totals.mails, None),
+        (N_("Emails waiting"), totals.mails, admin_page.url("emails", state="waiting")),
     )
     return [
         Figure(title, caching.cached(("figure", title), _MINUTE, partial(_total, count)), link)
@@ -307,7 +307,7 @@ _CHANGES = (
 )  # fmt: skip
 _SHOWN_CHANGES, _SHOWN_APPLICATIONS = 8, 5
 # Where a finding is put right, by its name.
-_REMEDIES = {"keys": "keys", "secret key": "keys", "imported passwords": "people"}
+_REMEDIES = {"keys": "keys", "mail": "emails", "secret key": "keys", "imported passwords": "people"}
 
 
 def _busiest() -> list[tuple[str, str, int]]:

@@ -1,13 +1,16 @@
-"""The indexes that administrators search users by.
+"""The indexes that administrators search users and mails by.
 
-They are apart from `users`, because SQLAlchemy loads its whole PostgreSQL dialect for them: every
-command about users would load it, too.
+They are apart from the tables, because SQLAlchemy loads its whole PostgreSQL dialect for them:
+every command about users would load it, too.
 """
 
 from sqlalchemy import Index, text
 
+from sso.models.outbox import Mail
 from sso.models.users import User
 
+# As `outbox.is_unsent` has it: the databases compare the condition word by word.
+_UNSENT = text("delivered_at IS NULL AND (next_attempt_at IS NOT NULL OR last_fault IS NOT NULL)")
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
 # Beginnings of emails and names are compared byte by byte (`dialects.begins`). The first index also
@@ -27,4 +30,12 @@ Index(
     User.email,
     sqlite_where=text("email_verified = 0"),
     postgresql_where=text("NOT email_verified"),
+)
+# Mails that wait or failed are few; those to addresses without an account may be many.
+Index(
+    "ix_mails_unsent",
+    Mail.created_at,
+    Mail.id,
+    sqlite_where=_UNSENT,
+    postgresql_where=_UNSENT,
 )

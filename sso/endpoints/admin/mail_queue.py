@@ -1,0 +1,126 @@
+"""The queue of mails: those that wait or failed, with the last error; try again, delete.
+
+Neither the text nor the link of a mail is shown: both are made when it is sent.
+"""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from flask import abort, request
+from flask_babel import gettext
+from sqlalchemy import ColumnElement
+from werkzeug.wrappers import Response
+
+from sso import context
+from sso.config import email_addresses
+from sso.config.mail_texts import TEXTS
+from sso.endpoints.admin import admin_page
+from sso.endpoints.admin.actions import Action, Resource
+from sso.i18n import N_
+from sso.models import Mail
+from sso.services import mail_queue
+from sso.store import outbox, users
+
+_WAITING, _FAILED = "waiting", "failed"
+STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
+    _WAITING: (N_("waiting"), lambda: ~outbox.is_given_up()),
+    _FAILED: (N_("failed"), outbox.is_given_up),
+}
+
+
+def subject_of(kind: str) -> str:
+    """Return the subject of a kind of mail in the language of the page."""
+    if kind not in TEXTS:
+        return kind
+    settings = context.settings()
+    service = settings.name or urlsplit(settings.base_url).netloc
+    text: str = gettext(TEXTS[kind].subject)
+    return text.format_map({"service": service})
+
+
+MAIL = Resource[Mail](
+    section="emails",
+    find=lambda: outbox.find_unsent(admin_page.uuid()) or abort(404),
+    title=lambda mail: mail.address,
+    actions={
+        "resend": Action(
+            label=N_("Send it again"),
+            question=lambda mail: gettext(
+                "The email to %(email)s is tried again at once, with a new link.",
+                email=mail.address,
+            ),
+            done=N_("The email will be sent."),
+            run=lambda actor, mail: mail_queue.resend(actor, mail.id),
+            applies=outbox.can_be_hurried,
+        ),
+        "delete": Action(
+            label=N_("Delete the email"),
+            question=lambda mail: gettext(
+                "The email to %(email)s is not sent. If it is being sent right now, it may still "
+                "arrive.",
+                email=mail.address,
+            ),
+            done=N_("The email was deleted."),
+            run=lambda actor, mail: mail_queue.delete(actor, mail.id),
+            is_danger=True,
+        ),
+    },
+)
+FAILED = Resource[None](
+    section="emails",
+    find=lambda: None,
+    actions={
+        "resend-failed": Action(
+            label=N_("Send all failed emails again"),
+            question=N_("Every email that was given up is tried again at once, with a new link."),
+            done=N_("The emails will be sent."),
+            run=lambda actor, _: mail_queue.resend_failed(actor),
+        )
+    },
+    results=MAIL.done_texts,
+)
+
+
+def emails() -> Response:
+    """List the mails that wait or have failed, newest first."""
+    state, email = request.args.get("state", ""), _email(admin_page.searched())
+    conditions = [STATES[state][1]()] if state in STATES else []
+    order, statement = outbox.NEWEST_MAILS, outbox.unsent_mails(email, *conditions)
+    listed = order.page(statement, admin_page.cursor(order))
+    return FAILED.render(
+        "admin/emails.html",
+        mails=[(mail, subject_of(mail.kind), *_state_of(mail)) for mail in listed.rows],
+        people=users.emails(str(mail.user_id) for mail in listed.rows if mail.user_id),
+        pages=admin_page.neighbours(listed),
+        total=admin_page.total(order, statement),
+        text=email,
+        state=state,
+        states=[(name, title) for name, (title, _) in STATES.items()],
+        may_resend=outbox.can_be_hurried,
+        has_failed=outbox.has_failed_mails(),
+        has_server=context.settings().smtp_url is not None,
+    )
+
+
+def _email(text: str) -> str:
+    try:
+        return email_addresses.normalized(text) if text else ""
+    except ValueError:
+        return text
+
+
+def _state_of(mail: Mail) -> tuple[str, str]:
+    """Return a label for the state of a mail, and the kind of state."""
+    if mail.next_attempt_at is None:
+        return N_("given up"), "bad"
+    return (N_("waits for another attempt"), "warning") if mail.last_fault else (N_("waiting"), "")
+
+
+def resend_failed() -> Response:
+    """Ask, then have all failed mails tried again."""
+    return FAILED.act("resend-failed")
+
+
+def act() -> Response:
+    """Ask, then have a mail tried again, or delete it."""
+    return MAIL.act()
