@@ -393,6 +393,12 @@ ADDRESSES = {
     f"{BASE}/admin/api-tokens": {"GET"},
     f"{BASE}/admin/api-token/new": {"GET", "POST"},
     f"{BASE}/admin/api-token/revoke": {"GET", "POST"},
+    f"{BASE}/admin/webhooks": {"GET"},
+    f"{BASE}/admin/webhook": {"GET"},
+    **{
+        f"{BASE}/admin/webhook/{name}": {"GET", "POST"}
+        for name in ("new", "edit", "test", "act", "retry")
+    },
     f"{BASE}/admin/emails": {"GET"},
     f"{BASE}/admin/emails/failed": {"GET", "POST"},
     f"{BASE}/admin/email/act": {"GET", "POST"},

@@ -36,9 +36,11 @@ from sso.models import (
     Passkey,
     User,
     Webhook,
+    WebhookDelivery,
 )
 from sso.presets import loader
 from sso.presets.installation import install
+from sso.process.http_call import PostError
 from sso.services import (
     accounts,
     agents,
@@ -78,7 +80,7 @@ from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.upstream.identity import UpstreamIdentity
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.logos import PNG
-from tests.support.processes import SECRET_KEY
+from tests.support.processes import SECRET_KEY, free_port
 from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")
@@ -534,6 +536,10 @@ CASES = [
          "webhook_disabled", "", lambda _: _webhook().id),
     Case(webhooks.enable, lambda w, id_: webhooks.enable(OLGA, id_),
          "webhook_enabled", "", lambda _: _webhook().id),
+    Case(webhooks.ping, lambda w, id_: _pinged(id_), "webhook_tested", "",
+         lambda _: _webhook(f"http://127.0.0.1:{free_port()}/").id),
+    Case(webhooks.retry, lambda w, id_: webhooks.retry(OLGA, id_),
+         "webhook_retried", "", lambda _: _given_up()),
     Case(webhooks.delete, lambda w, id_: webhooks.delete(OLGA, id_),
          "webhook_deleted", "", lambda _: _webhook().id),
     Case(mail_queue.resend, lambda _, id_: mail_queue.resend(OLGA, id_),
@@ -596,9 +602,22 @@ def _detached_api() -> Api:
     return api
 
 
-def _webhook() -> Webhook:
+def _webhook(url: str = HOOK) -> Webhook:
     with audit.dry_run():
-        return webhooks.create(OLGA, HOOK, ["signed_in"])[0]
+        return webhooks.create(OLGA, url, ["signed_in"])[0]
+
+
+def _pinged(webhook_id: UUID) -> None:
+    with pytest.raises(PostError):
+        webhooks.ping(OLGA, db.session.get_one(Webhook, webhook_id))
+
+
+def _given_up() -> UUID:
+    delivery = WebhookDelivery(webhook_id=_webhook().id, event="signed_in", body="{}")
+    db.session.add(delivery)
+    db.session.flush()
+    delivery.next_attempt_at = None
+    return delivery.id
 
 
 def _failed_mail() -> UUID:

@@ -116,6 +116,8 @@ NAMES: Mapping[Event, str] = {
     Event.WEBHOOK_CHANGED: N_("Webhook changed"),
     Event.WEBHOOK_DISABLED: N_("Webhook disabled"),
     Event.WEBHOOK_ENABLED: N_("Webhook enabled"),
+    Event.WEBHOOK_TESTED: N_("Test event sent to a webhook"),
+    Event.WEBHOOK_RETRIED: N_("Delivery of a webhook tried again"),
     Event.WEBHOOK_DELETED: N_("Webhook deleted"),
     Event.KEY_ROTATED: N_("Signing key activated"),
     Event.KEY_RETIRED: N_("Signing key replaced before use"),

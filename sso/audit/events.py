@@ -130,6 +130,8 @@ class Event(StrEnum):
     WEBHOOK_DELETED = "webhook_deleted"
     WEBHOOK_DISABLED = "webhook_disabled"
     WEBHOOK_ENABLED = "webhook_enabled"
+    WEBHOOK_RETRIED = "webhook_retried"
+    WEBHOOK_TESTED = "webhook_tested"
 
     ACCESS_TOKEN_REFUSED = "access_token_refused", _ANYWAY
     API_TOKEN_REFUSED = "api_token_refused", _ANYWAY
@@ -204,6 +206,7 @@ class Event(StrEnum):
     SIGN_UP_LIMITED = "sign_up_limited", _ANYWAY
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY
     TEST_SIGN_IN_LIMITED = "test_sign_in_limited", _ANYWAY
+    TEST_WEBHOOK_LIMITED = "test_webhook_limited", _ANYWAY
     TOKEN_REFUSED_LIMITED = "token_refused_limited", _ANYWAY
     TOKENS_EXCHANGED_LIMITED = "tokens_exchanged_limited", _ANYWAY
     TOKENS_REFUSED_LIMITED = "tokens_refused_limited", _ANYWAY

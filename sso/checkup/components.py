@@ -108,7 +108,7 @@ def webhooks() -> Findings:
         if webhook.disabled_at:
             if not webhook.disabled_reason:
                 continue  # by an operator
-            message = Message("disabled, %(reason)s", reason=_reason(webhook.disabled_reason))
+            message = Message("disabled, %(reason)s", reason=webhook_fault(webhook.disabled_reason))
             enable = f"{COMMAND} webhook enable {webhook.id}"
             hint = Message("see: %(command)s; then: %(then)s", command=command, then=enable)
         elif webhook.failing_since and webhook.failing_since < late:
@@ -122,7 +122,7 @@ def webhooks() -> Findings:
         yield ok("webhooks", message)
 
 
-def _reason(text: str) -> str:
+def webhook_fault(text: str) -> str:
     """Translate the reason that `jobs.webhook_delivery` stored."""
     kind, _, what = text.partition(" since ")
     if kind == "failing":

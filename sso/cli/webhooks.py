@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -21,7 +22,6 @@ from sso.cli.output import (
     print_table,
 )
 from sso.extensions import db
-from sso.jobs import webhook_delivery
 from sso.models import Webhook, WebhookDelivery
 from sso.process.http_call import PostError
 from sso.services import webhooks
@@ -116,9 +116,11 @@ def test(webhook_id: str, as_json: bool) -> None:
     db.session.rollback()  # the receiver may take its time
     began = time.monotonic()
     try:
-        answer = webhook_delivery.ping(webhook, _SHOWN_ANSWER)
+        answer = webhooks.ping(audit.operator(), webhook, _SHOWN_ANSWER)
     except PostError as error:
+        db.session.commit()
         raise Failure(f"{webhook.url}: {error}") from None
+    db.session.commit()
     seconds = round(time.monotonic() - began, 3)
     body = answer.body.decode(errors="replace")
     if as_json:
@@ -152,6 +154,25 @@ def deliveries(webhook_id: str, limit: int, as_json: bool) -> None:
             ],
             whole_last=True,
         )
+
+
+@group.command("retry")
+@click.argument("delivery_id", metavar="DELIVERY", type=click.UUID)
+@json_option
+def retry(delivery_id: UUID, as_json: bool) -> None:
+    """Try a delivery again now that was given up or waits.
+
+    DELIVERY is its ID, as `deliveries` shows it.
+    """
+    try:
+        delivery = webhooks.retry(audit.operator(), delivery_id)
+    except LookupError:
+        raise Failure(f"there is no delivery {delivery_id}") from None
+    db.session.commit()
+    if as_json:
+        print_json(_delivery(delivery))
+    else:
+        print_line(f"{delivery.event} ({delivery.id}) is tried again now.")
 
 
 @group.command("disable")

@@ -118,6 +118,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "update": ("Change a webhook, and print what changed.", "sso.cli.webhooks:update"),
         "test": ("Send a test event to a webhook, and print the answer.", "sso.cli.webhooks:test"),
         "deliveries": ("List the newest deliveries of a webhook.", "sso.cli.webhooks:deliveries"),
+        "retry": ("Try a delivery again now that was given up or waits.",
+                  "sso.cli.webhooks:retry"),
         "disable": ("Stop sending to a webhook; waiting deliveries are dropped.",
                     "sso.cli.webhooks:disable"),
         "enable": ("Send to a webhook again, from now on.", "sso.cli.webhooks:enable"),

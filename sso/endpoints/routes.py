@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         people,
         people_list,
         troubleshooting,
+        webhooks,
     )
     from sso.endpoints.admin import keys as admin_keys
 else:
@@ -69,6 +70,7 @@ else:
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
+    webhooks = program.late_functions("sso.endpoints.admin.webhooks")
 
 
 def home() -> Response:
@@ -226,6 +228,14 @@ ROUTES = (
     Route("{base}/admin/api-token/new", "token_new", admin_keys.new_token, blueprint=ADMIN),
     Route("{base}/admin/api-token/revoke", "token_revoke", admin_keys.revoke_token,
           blueprint=ADMIN),
+    Route("{base}/admin/webhooks", "webhooks", webhooks.registered, GET, ADMIN),
+    Route("{base}/admin/webhook", "webhook", webhooks.webhook, GET, ADMIN),
+    Route("{base}/admin/webhook/new", "webhook_new", webhooks.new, blueprint=ADMIN),
+    Route("{base}/admin/webhook/edit", "webhook_edit", webhooks.edit, blueprint=ADMIN),
+    Route("{base}/admin/webhook/test", "webhook_test", webhooks.test, blueprint=ADMIN,
+          flooding=limiting.TEST_WEBHOOK),
+    Route("{base}/admin/webhook/act", "webhook_act", webhooks.act, blueprint=ADMIN),
+    Route("{base}/admin/webhook/retry", "webhook_retry", webhooks.retry, blueprint=ADMIN),
     Route("{base}/admin/emails", "emails", mail_queue.emails, GET, ADMIN),
     Route("{base}/admin/emails/failed", "emails_failed", mail_queue.resend_failed,
           blueprint=ADMIN),

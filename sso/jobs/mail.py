@@ -230,7 +230,7 @@ outlet = logging.getLogger("sso.mail")  # `logs` does not redact it: its links a
 
 AT_ONCE = 16
 LONGEST = 30  # seconds for one run; the rest is left to the next
-LEASE = outboxes.MAIL_LEASE  # three times as long
+LEASE = outboxes.MAILS.lease  # three times as long
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,26 @@
 """Deliver events to webhooks from the outbox."""
 
-import json
 import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import NamedTuple
-from uuid import UUID, uuid4
 
-from sso import audit, clock, context
-from sso.crypto import secrets
-from sso.crypto.secrets import InvalidToken
+from sso import audit, clock
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
-from sso.process.http_call import SECONDS, Answer, PostError, post
+from sso.process.http_call import SECONDS, PostError
 from sso.services import webhooks
+from sso.services.webhooks import Receiver
 from sso.store import webhooks as stored
 
 logger = logging.getLogger("sso.jobs")
 
 DELIVERIES_AT_ONCE = 20  # of one webhook, sent one after the other
-# A worker that dies leaves its deliveries to others after this time.
-LEASE = timedelta(seconds=4 * SECONDS)
+LEASE = stored.outbox.lease
 DISABLED_AFTER = stored.GIVE_UP_AFTER
 _FAILURES = 20  # the minimum: a quiet webhook is not disabled after two failures in a week
 _GONE = 410
-
-
-class _Target(NamedTuple):
-    """The webhook's URL and secret, or the error if it cannot be used."""
-
-    url: str
-    secret: str
-    error: str | None
-    is_disabled: bool = False
 
 
 class _Attempt(NamedTuple):
@@ -51,7 +37,7 @@ def deliver_due() -> int:
     Webhooks are sent to at once, so that an unresponsive receiver does not delay the others.
     """
     claimed = stored.claim(DELIVERIES_AT_ONCE, until=clock.now() + LEASE)
-    targets = [_target(webhook) for webhook, _ in claimed]
+    targets = [Receiver.of(webhook) for webhook, _ in claimed]
     db.session.commit()
     if not claimed:
         return 0
@@ -66,36 +52,7 @@ def deliver_due() -> int:
     return sum(len(deliveries) for _, deliveries in claimed)
 
 
-def ping(webhook: Webhook, read_bytes: int) -> Answer:
-    """Send a test event, and return the beginning of the answer. Raises `PostError`."""
-    target = _target(webhook, even_if_disabled=True)
-    if target.error:
-        raise PostError(target.error)
-    at = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    body = json.dumps({"type": "ping", "timestamp": at, "data": {"webhook": str(webhook.id)}})
-    return _post(target, uuid4(), body, read_bytes)
-
-
-def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
-    secret, error = "", None
-    is_disabled = webhook.disabled_at is not None and not even_if_disabled
-    if is_disabled:
-        error = "the webhook is disabled"
-    else:
-        try:
-            secret_keys = context.settings().secret_keys
-            secret = secrets.decrypt_webhook_secret(secret_keys, webhook.sealed_secret)
-        except InvalidToken:
-            error = "SSO_SECRET_KEY does not decrypt the webhook's secret"
-    return _Target(webhook.url, secret, error, is_disabled)
-
-
-def _post(target: _Target, message_id: UUID, body: str, read_bytes: int = 0) -> Answer:
-    headers = secrets.webhook_headers(target.secret, str(message_id), clock.now(), body)
-    return post(target.url, body.encode(), headers, read=read_bytes)
-
-
-def _send(target: _Target, deliveries: Sequence[WebhookDelivery]) -> list[_Attempt]:
+def _send(target: Receiver, deliveries: Sequence[WebhookDelivery]) -> list[_Attempt]:
     """Send deliveries until one fails or time is up; return the attempts."""
     if target.error:
         count = len(deliveries) if target.is_disabled else 1
@@ -109,9 +66,9 @@ def _send(target: _Target, deliveries: Sequence[WebhookDelivery]) -> list[_Attem
     return attempts
 
 
-def _attempt(target: _Target, delivery: WebhookDelivery) -> _Attempt:
+def _attempt(target: Receiver, delivery: WebhookDelivery) -> _Attempt:
     try:
-        status = _post(target, delivery.id, delivery.body).status
+        status = target.post(delivery.id, delivery.body).status
     except PostError as error:
         return _Attempt(None, str(error))
     if 300 <= status < 400:

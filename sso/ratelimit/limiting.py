@@ -125,6 +125,7 @@ API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")  # cannot be guesse
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
+TEST_WEBHOOK = Flooding("test_webhook", account=60, ip_address=300)  # by administrators
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
 # Entra ID sends up to 25 short requests a second, all with one token.

@@ -22,7 +22,7 @@ def resend(actor: Actor, mail_id: UUID) -> Mail:
     Raises `Invalid` if a worker may be sending it at this moment.
     """
     mail = _locked(mail_id)
-    if not outbox.can_be_hurried(mail):
+    if not outbox.MAILS.can_be_hurried(mail):
         raise Invalid([Message("The next attempt is due within two minutes anyway.")])
     mail.next_attempt_at = clock.now()
     db.session.flush()

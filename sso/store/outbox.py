@@ -22,11 +22,15 @@ from sso.store.lists import Order, batches, write, write_one
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
+LEASE = timedelta(seconds=90)
 Entry = TypeVar("Entry", bound=OutboxEntry)
 
 
 class Outbox(Generic[Entry]):
-    """The table of one kind of entry. `options` say how claimed entries are loaded."""
+    """The table of one kind of entry. `options` say how claimed entries are loaded.
+
+    `lease`: after this time, other workers take over the entries of a worker that died.
+    """
 
     def __init__(
         self,
@@ -34,9 +38,10 @@ class Outbox(Generic[Entry]):
         first_pause: timedelta,
         *options: ExecutableOption,
         give_up_after: timedelta = GIVE_UP_AFTER,
+        lease: timedelta = LEASE,
     ) -> None:
         self.model, self.first_pause, self.options = model, first_pause, options
-        self.give_up_after = give_up_after
+        self.give_up_after, self.lease = give_up_after, lease
 
     def claim(
         self, limit: int, until: datetime, *conditions: ColumnElement[bool]
@@ -92,6 +97,17 @@ class Outbox(Generic[Entry]):
         )
         return again_at
 
+    def can_be_hurried(self, entry: Entry) -> bool:
+        """Return whether an entry may be tried again now: it was given up, or waits for longer than
+        a lease, so that no worker is sending it at this moment.
+
+        One that was never tried is due, or waits for a reason.
+        """
+        again_at = entry.next_attempt_at
+        if entry.delivered_at is not None:
+            return False
+        return again_at is None or (entry.attempts > 0 and again_at > clock.now() + self.lease)
+
     def release(self, entry_id: UUID) -> None:
         """Make a claimed entry due at once, without counting an attempt."""
         self._update(entry_id, next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
@@ -121,8 +137,6 @@ class Outbox(Generic[Entry]):
 MAILS = Outbox(Mail, timedelta(seconds=10))
 
 MOST_MAILS_AN_HOUR = 5  # of one kind, to one email address
-# After this time, other workers take over the mails of a worker that died.
-MAIL_LEASE = timedelta(seconds=90)
 NEWEST_MAILS = Order((Mail.created_at, Mail.id), is_descending=True)
 
 
@@ -158,14 +172,6 @@ def find_unsent(mail_id: UUID) -> Mail | None:
 def lock_unsent(mail_id: UUID) -> Mail | None:
     """Lock a mail that waits or has failed until the transaction ends."""
     return dialects.lock(Mail, Mail.attempts, Mail.id == mail_id, is_unsent())
-
-
-def can_be_hurried(mail: Mail) -> bool:
-    """Return whether a new attempt would change anything: a worker may be sending a mail whose
-    next attempt is near, and one that was never tried is due or waits for a reason.
-    """
-    again_at = mail.next_attempt_at
-    return again_at is None or (mail.attempts > 0 and again_at > clock.now() + MAIL_LEASE)
 
 
 def revive_mails() -> int:

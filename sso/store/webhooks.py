@@ -5,18 +5,24 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import Select, delete, func, or_, select, update
 
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
 from sso.store import lists
-from sso.store.lists import Match, write, write_one
+from sso.store.lists import Match, Order, write, write_one
 from sso.store.outbox import Outbox
 
 GIVE_UP_AFTER = timedelta(days=3)
-outbox = Outbox(WebhookDelivery, timedelta(seconds=5), give_up_after=GIVE_UP_AFTER)
+outbox = Outbox(
+    WebhookDelivery,
+    timedelta(seconds=5),
+    give_up_after=GIVE_UP_AFTER,
+    lease=timedelta(seconds=32),  # four times what a delivery may take
+)
+NEWEST_DELIVERIES = Order((WebhookDelivery.created_at, WebhookDelivery.id), is_descending=True)
 
 
 class Claimed(NamedTuple):
@@ -90,6 +96,10 @@ def lock(webhook_id: UUID) -> Webhook | None:
     return dialects.lock(Webhook, Webhook.failures, Webhook.id == webhook_id)
 
 
+def find(webhook_id: UUID) -> Webhook | None:
+    return db.session.get(Webhook, webhook_id)
+
+
 def every() -> Sequence[Webhook]:
     """Return all webhooks, oldest first."""
     return db.session.scalars(select(Webhook).order_by(Webhook.created_at, Webhook.id)).all()
@@ -126,6 +136,22 @@ def newest_deliveries(webhook_id: UUID, limit: int) -> Sequence[WebhookDelivery]
         .order_by(WebhookDelivery.created_at.desc(), WebhookDelivery.id)
         .limit(limit)
     ).all()
+
+
+def deliveries_of(webhook_id: UUID) -> Select[WebhookDelivery]:
+    """Select the deliveries of a webhook."""
+    return select(WebhookDelivery).where(WebhookDelivery.webhook_id == webhook_id)
+
+
+def find_delivery(delivery_id: UUID) -> WebhookDelivery | None:
+    return db.session.get(WebhookDelivery, delivery_id)
+
+
+def lock_delivery(delivery_id: UUID) -> WebhookDelivery | None:
+    """Lock a delivery until the transaction ends. Lock its webhook before."""
+    return dialects.lock(
+        WebhookDelivery, WebhookDelivery.attempts, WebhookDelivery.id == delivery_id
+    )
 
 
 def waiting_counts() -> Mapping[UUID, int]:

@@ -101,7 +101,8 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
 
 ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/applications",
                "/application/new", "/application/by-hand", "/apis", "/api/new", "/refusals",
-               "/audit", "/emails", "/keys", "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
+               "/audit", "/webhooks", "/webhook/new", "/emails",
+               "/keys", "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 
 
 def administer(page: Page, site: Site) -> tuple[str, str, str]:

@@ -199,6 +199,29 @@ def test_deliveries_are_listed(app: Flask, run: Any) -> None:
     assert "failing since" in run("list").stdout
 
 
+def test_a_delivery_is_tried_again(app: Flask, run: Any) -> None:
+    receiver = Receiver(410)  # gone: it is given up, and the webhook disabled
+    with receiver.listening() as url:
+        made = create(run, url, "user_invited")
+        app.test_cli_runner().invoke(
+            args=["user", "invite", "--email", "e@example.com", "--name", "E"]
+        )
+        deliver(app)
+        (row,) = parsed(run("deliveries", made["id"], "--json"))
+        assert (row["state"], run("retry", row["id"]).exit_code) == ("given up", 1)
+        run("enable", made["id"])
+        receiver.status = 204
+        assert parsed(run("retry", row["id"], "--json"))["state"] == "waiting"
+        assert deliver(app) == 1
+    (row,) = parsed(run("deliveries", made["id"], "--json"))
+    assert row["state"] == "delivered"
+    again = run("retry", row["id"])
+    assert (again.exit_code, "It was delivered" in again.stderr) == (1, True)
+    assert "there is no delivery" in run("retry", made["id"]).stderr
+    assert run("retry", "x").exit_code == 2
+    assert len(events(app, "webhook_retried")) == 1
+
+
 def test_what_a_later_rule_refuses_blocks_no_other_change(app: Flask, run: Any) -> None:
     id_ = create(run)["id"]
     with app.app_context():

@@ -58,6 +58,7 @@ SECTIONS = (
     Section(N_("MCP servers"), "mcp_servers"),
     Section(N_("Refused requests"), "refusals"),
     Section(N_("Audit trail"), "audit", area=_SERVER),
+    Section(N_("Webhooks"), "webhooks", area=_SERVER),
     Section(N_("Emails"), "emails", area=_SERVER),
     Section(N_("Signing keys"), "keys", area=_SERVER),
     Section(N_("API tokens"), "tokens", area=_SERVER),

@@ -24,6 +24,7 @@ from wtforms import (
 from wtforms.fields import SelectChoice  # type: ignore[attr-defined]  # its stubs lack it
 from wtforms.validators import DataRequired, Length, ValidationError
 
+from sso.audit.events import WEBHOOK_EVENTS
 from sso.config import email_addresses
 from sso.config.api_fields import FIELDS as API_FIELDS
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
@@ -253,6 +254,26 @@ def _addresses(text: str | None) -> list[str]:
     """Return what stands between spaces, commas and semicolons, without duplicates."""
     addresses = re.split(r"[\s,;]+", (text or "").lower())
     return list(dict.fromkeys(filter(None, addresses)))
+
+
+class WebhookForm(EditForm):
+    """The URL of a webhook, and the events that it gets."""
+
+    url = StringField(
+        lazy_gettext("URL"),
+        [DataRequired(N_("Enter a URL.")), Length(max=2000, message=TOO_LONG)],
+    )
+    events = SelectMultipleField(
+        lazy_gettext("Events"),
+        [DataRequired(N_("Choose at least one."))],
+        choices=choices({str(event): str(event) for event in WEBHOOK_EVENTS}),
+    )
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.url.data, self.events.data = values["url"], list(values["events"])
+
+    def read(self) -> dict[str, Any]:
+        return {"url": (self.url.data or "").strip(), "events": list(self.events.data or ())}
 
 
 class MembersForm(PageForm):

@@ -51,7 +51,7 @@ MAIL = Resource[Mail](
             ),
             done=N_("The email will be sent."),
             run=lambda actor, mail: mail_queue.resend(actor, mail.id),
-            applies=outbox.can_be_hurried,
+            applies=outbox.MAILS.can_be_hurried,
         ),
         "delete": Action(
             label=N_("Delete the email"),
@@ -96,7 +96,7 @@ def emails() -> Response:
         text=email,
         state=state,
         states=[(name, title) for name, (title, _) in STATES.items()],
-        may_resend=outbox.can_be_hurried,
+        may_resend=outbox.MAILS.can_be_hurried,
         has_failed=outbox.has_failed_mails(),
         has_server=context.settings().smtp_url is not None,
     )
@@ -113,7 +113,7 @@ def _state_of(mail: Mail) -> tuple[str, str]:
     """Return a label for the state of a mail, and the kind of state."""
     if mail.next_attempt_at is None:
         return N_("given up"), "bad"
-    return (N_("waits for another attempt"), "warning") if mail.last_fault else (N_("waiting"), "")
+    return (N_("retrying"), "warning") if mail.last_fault else (N_("waiting"), "")
 
 
 def resend_failed() -> Response:

@@ -307,7 +307,13 @@ _CHANGES = (
 )  # fmt: skip
 _SHOWN_CHANGES, _SHOWN_APPLICATIONS = 8, 5
 # Where a finding is put right, by its name.
-_REMEDIES = {"keys": "keys", "mail": "emails", "secret key": "keys", "imported passwords": "people"}
+_REMEDIES = {
+    "keys": "keys",
+    "mail": "emails",
+    "webhooks": "webhooks",
+    "secret key": "keys",
+    "imported passwords": "people",
+}
 
 
 def _busiest() -> list[tuple[str, str, int]]:
