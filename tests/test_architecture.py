@@ -403,6 +403,8 @@ ADDRESSES = {
     f"{BASE}/admin/emails/failed": {"GET", "POST"},
     f"{BASE}/admin/email/act": {"GET", "POST"},
     f"{BASE}/admin/audit": {"GET"},
+    f"{BASE}/admin/audit/event": {"GET"},
+    f"{BASE}/admin/audit/chain": {"GET"},
     f"{BASE}/admin/audit/export": {"GET"},
     f"{BASE}/admin/keys": {"GET"},
     f"{BASE}/admin/keys/rotate": {"GET", "POST"},

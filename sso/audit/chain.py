@@ -246,6 +246,47 @@ def verify(noted_head: tuple[int, str] | None = None) -> Verdict:
     return Verdict(walk.count, chain.anchor_number + 1, chain.head_number, chain.head_seal, faults)
 
 
+class PartVerdict(NamedTuple):
+    """The result of `verify_part`: the verified numbers, where to go on, and the faults.
+
+    `next`: the number of the first event that is still to be verified; `None` at the end.
+    """
+
+    first: int
+    last: int
+    next: int | None
+    faults: list[str]
+
+
+def verify_part(first: int, most: int) -> PartVerdict:
+    """Verify at most so many events from a number on.
+
+    The HMAC before it is taken as it is stored: what precedes it is not verified.
+    """
+    with database.snapshot(db.engine) as connection:
+        chain = rows.chain_of(connection)
+        if chain is None:
+            return PartVerdict(first, first - 1, None, [])
+        first = max(min(first, chain.head_number), chain.anchor_number + 1)
+        walk = _Walk(chain, None)
+        faults = list(walk.begin())
+        if first > chain.anchor_number + 1:
+            walk.number = first - 2
+            events = rows.chained_from(connection, first - 1, most + 1)
+            if events and events[0].number == first - 1:
+                before = events.pop(0)
+                walk.number, walk.before = first - 1, before.seal or ""
+        else:
+            events = rows.chained_from(connection, first, most)
+        for event in events[:most]:
+            faults += walk.step(event)
+        has_more = walk.number < chain.head_number and bool(events)
+        if not has_more:
+            faults += walk.end()
+    last = max(walk.number, first - 1)
+    return PartVerdict(first, last, last + 1 if has_more else None, faults[:MOST_FAULTS])
+
+
 class _Walk:
     """A walk along the chain, event by event; each step yields the faults."""
 

@@ -6,7 +6,18 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, CursorResult, Select, delete, func, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Select,
+    delete,
+    func,
+    or_,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from sso.database import dialects
@@ -76,6 +87,27 @@ def matching(
     if until is not None:
         statement = statement.where(AuditEvent.at < until)
     return statement
+
+
+def find(event_id: UUID) -> AuditEvent | None:
+    return db.session.get(AuditEvent, event_id)
+
+
+def acted_by(operator: str, operator_id: UUID | None) -> ColumnElement[bool]:
+    """Select the events that an operator caused. No index serves it: see `bounded`."""
+    parts = [AuditEvent.fields.contains(f'"operator": {json.dumps(operator)}', autoescape=True)]
+    if operator_id is not None:
+        parts.append(AuditEvent.fields.contains(f'"operator_id": "{operator_id}"'))
+    return or_(*parts)
+
+
+def bounded(statement: Select[AuditEvent], most: int) -> tuple[Select[AuditEvent], bool]:
+    """Limit a query to the newest events that it selects; return whether there are more."""
+    moments = statement.with_only_columns(AuditEvent.at).order_by(AuditEvent.at.desc())
+    oldest = db.session.scalar(moments.offset(most).limit(1))
+    if oldest is None:
+        return statement, False
+    return statement.where(AuditEvent.at > oldest), True
 
 
 def as_record(event: AuditEvent) -> dict[str, Any]:
@@ -169,6 +201,17 @@ def chained(connection: Connection) -> Iterator[AuditEvent]:
     )
     for row in rows:
         yield AuditEvent(**row._mapping)
+
+
+def chained_from(connection: Connection, first: int, limit: int) -> list[AuditEvent]:
+    """Return the next events of the chain from a number on, in order."""
+    events = connection.execute(
+        select(AuditEvent.__table__)
+        .where(AuditEvent.number >= first)
+        .order_by(AuditEvent.number)
+        .limit(limit)
+    )
+    return [AuditEvent(**row._mapping) for row in events]
 
 
 def chained_up_to(number: int) -> Sequence[AuditEvent]:

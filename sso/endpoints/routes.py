@@ -241,6 +241,8 @@ ROUTES = (
           blueprint=ADMIN),
     Route("{base}/admin/email/act", "email_act", mail_queue.act, blueprint=ADMIN),
     Route("{base}/admin/audit", "audit", audit_trail.audit_trail, GET, ADMIN),
+    Route("{base}/admin/audit/event", "audit_event", audit_trail.event, GET, ADMIN),
+    Route("{base}/admin/audit/chain", "audit_chain", audit_trail.verify, GET, ADMIN),
     Route("{base}/admin/audit/export", "audit_export", audit_trail.export, GET, ADMIN),
     Route("{base}/admin/keys", "keys", admin_keys.keys, GET, ADMIN),
     Route("{base}/admin/keys/rotate", "keys_rotate", admin_keys.rotate, blueprint=ADMIN),

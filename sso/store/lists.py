@@ -95,6 +95,31 @@ class Order:
             self.cursor(rows[0], backward=True) if has_previous else None,
         )
 
+    def page_of_several(
+        self, statements: Sequence[Select[T]], cursor: str | None, size: int = PAGE
+    ) -> Slice[T]:
+        """Return one page of the rows that any of these statements selects; none selects another's.
+
+        Each is read by itself, where an index serves it but not all of them together.
+        """
+        pages = [self.page(statement, cursor, size) for statement in statements]
+        backward = self.read(cursor)[0] if cursor else False
+        rows = sorted((row for page in pages for row in page.rows), key=self._key)
+        if self.is_descending:
+            rows.reverse()
+        more = len(rows) > size or any(page.previous if backward else page.next for page in pages)
+        rows = rows[-size:] if backward else rows[:size]
+        has_next = bool(rows) if backward else more
+        has_previous = more if backward else bool(rows and cursor)
+        return Slice(
+            rows,
+            self.cursor(rows[-1]) if has_next else None,
+            self.cursor(rows[0], backward=True) if has_previous else None,
+        )
+
+    def _key(self, row: object) -> tuple[Any, ...]:
+        return tuple(getattr(row, str(column.key)) for column in self.columns)
+
     def total(self, statement: Select[Any], most: int) -> int:
         """Return how many rows are selected, or `most` plus one if there are more.
 

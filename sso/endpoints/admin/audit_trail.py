@@ -1,8 +1,9 @@
 """Pages of the audit trail: filter, list and export events."""
 
+import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,14 @@ from flask_babel import gettext
 from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
-from sso.audit import event_names, rows
+from sso import audit
+from sso.audit import chain, event_names, rows
+from sso.audit.event_families import FAMILIES, Family
 from sso.audit.events import Event
-from sso.endpoints.admin import admin_page, exports
+from sso.endpoints.admin import access, admin_page, exports
+from sso.extensions import db
 from sso.models import AuditEvent
+from sso.process.program import COMMAND
 from sso.store import clients, users
 from sso.store.lists import Order
 
@@ -111,21 +116,147 @@ def _text(value: object) -> str:
 _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "number")
 
 
+_SEARCHED = 20_000  # events that are searched for an operator
+_VERIFIED = 2000  # events in a request
+_EVERY = 10  # seconds between two reloads of a page that follows the trail
+_MOST_RELOADS = 60  # then it stops: it would keep the session alive
+_FAMILY = "family:"  # before the name of a family, in the filter of events
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the URL asks for."""
+
+    who: str
+    client: str
+    actor: str
+    event: str
+    since: str
+    until: str
+
+    @classmethod
+    def of_request(cls) -> "Filters":
+        return cls(**{field.name: admin_page.searched(field.name) for field in fields(cls)})
+
+    @property
+    def family(self) -> Family | None:
+        is_family = self.event.startswith(_FAMILY)
+        return FAMILIES.get(self.event.removeprefix(_FAMILY)) if is_family else None
+
+    def statements(self) -> tuple[list[Select[AuditEvent]], bool]:
+        """Return the queries, which together select the events, and whether older ones are left
+        out. Deleted users are found by id.
+        """
+        until, is_bounded = _day(self.until), False
+        statement = rows.matching(
+            user_id=_only(users.matching(self.who), "id", self.who) if self.who else None,
+            client_id=(
+                _only(clients.matching(self.client), "client_id", self.client)
+                if self.client
+                else None
+            ),
+            names=[self.event] if self.event and not self.family else (),
+            since=_day(self.since),
+            until=until + timedelta(days=1) if until else None,
+        )
+        if self.actor:
+            user = users.find_by_email(self.actor)
+            statement, is_bounded = rows.bounded(statement, _SEARCHED)
+            statement = statement.where(rows.acted_by(self.actor, user.id if user else None))
+        if self.family and not self.actor and not self.who and not self.client:
+            # An index serves each name, but not all of them together.
+            return [statement.where(AuditEvent.name == name) for name in self.family.events], False
+        if self.family:
+            statement = statement.where(AuditEvent.name.in_(self.family.events))
+        return [statement], is_bounded
+
+
 def audit_trail() -> Response:
     """List security events, newest first."""
-    events = _NEWEST.page(_matching(), admin_page.cursor(_NEWEST))
-    filters = {
-        name: admin_page.searched(name) for name in ("who", "client", "event", "since", "until")
-    }
-    return admin_page.render(
+    filters, cursor = Filters.of_request(), admin_page.cursor(_NEWEST)
+    statements, is_bounded = filters.statements()
+    events = (
+        _NEWEST.page(statements[0], cursor)
+        if len(statements) == 1
+        else _NEWEST.page_of_several(statements, cursor)
+    )
+    reloads = 0 if cursor else _reloads()
+    chosen = {name: value for name, value in asdict(filters).items() if value}
+    response = admin_page.render(
         "admin/audit.html",
         "audit",
         events=views(events.rows),
-        pages=admin_page.neighbours(events),
-        total=admin_page.total(_NEWEST, _matching()),
+        pages=admin_page.neighbours(events, "page", _LIVE),
+        total=None if reloads or len(statements) > 1 else admin_page.total(_NEWEST, statements[0]),
+        is_bounded=is_bounded,
+        searched=_SEARCHED,
         given=filters,
-        names=sorted((event_names.name(code), code) for code in Event),
-        exports={kind: admin_page.url("audit_export", kind=kind, **filters) for kind in _KINDS},
+        families=[
+            (
+                family.title,
+                f"{_FAMILY}{code}",
+                sorted((event_names.name(name), str(name)) for name in family.events),
+            )
+            for code, family in FAMILIES.items()
+        ],
+        exports={kind: admin_page.url("audit_export", kind=kind, **chosen) for kind in _KINDS},
+        every=_EVERY,
+        reloads=reloads,
+        follow=admin_page.url("audit", **chosen, **{_LIVE: str(_MOST_RELOADS)}),
+        stop=admin_page.url("audit", **chosen),
+    )
+    if reloads:
+        again = admin_page.url("audit", **chosen, **{_LIVE: str(reloads - 1)})
+        response.headers["Refresh"] = f"{_EVERY}; url={again}"
+    return response
+
+
+_LIVE = "live"
+
+
+def _reloads() -> int:
+    """Return how often the page is still to reload itself."""
+    text = request.args.get(_LIVE, "")
+    return (
+        min(int(text), _MOST_RELOADS)
+        if text.isascii() and text.isdecimal() and len(text) < 4
+        else 0
+    )
+
+
+def event() -> Response:
+    """Show one event with all that is recorded about it."""
+    row = rows.find(admin_page.uuid()) or abort(404)
+    recorded = json.loads(row.fields)
+    changes = recorded.pop(_CHANGES, None)
+    return admin_page.render(
+        "admin/audit_event.html",
+        "audit",
+        event=views([row])[0],
+        facts=list(_details(recorded)),
+        changes=list(_details({_CHANGES: changes})) if changes else [],
+    )
+
+
+def verify() -> Response:
+    """Verify a part of the chain of events, from the number in the URL on."""
+    text = request.args.get("from", "")
+    first = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 1
+    db.session.rollback()
+    verdict = chain.verify_part(max(first, 1), _VERIFIED)
+    if verdict.faults:
+        with audit.acting_as(access.staff().actor):
+            audit.event(
+                Event.AUDIT_VERIFICATION_FAILED,
+                faults=len(verdict.faults),
+                first=verdict.faults[0],
+            )
+    return admin_page.render(
+        "admin/audit_chain.html",
+        "audit",
+        verdict=verdict,
+        count=max(0, verdict.last - verdict.first + 1),
+        command=f"{COMMAND} audit verify",
     )
 
 
@@ -135,30 +266,19 @@ def export() -> Response:
     if kind not in _KINDS:
         abort(404)
     mimetype, write = _KINDS[kind]
-    events = exports.rows(_NEWEST, _matching())
+    statements, _ = Filters.of_request().statements()
+    parts = [exports.rows(_NEWEST, statement) for statement in statements]
+    events = heapq.merge(*parts, key=lambda event: (event.at, event.id), reverse=True)
     return exports.send(f"audit trail as {kind}", f"audit.{kind}", mimetype, write(events))
-
-
-def _matching() -> Select[AuditEvent]:
-    """Return the query of the filters in the URL. Deleted users are found by id."""
-    identifier, client = admin_page.searched("who"), admin_page.searched("client")
-    until = _day("until")
-    return rows.matching(
-        user_id=_only(users.matching(identifier), "id", identifier) if identifier else None,
-        client_id=_only(clients.matching(client), "client_id", client) if client else None,
-        names=[name] if (name := admin_page.searched("event")) else (),
-        since=_day("since"),
-        until=until + timedelta(days=1) if until else None,
-    )
 
 
 def _only(match: Any, field: str, text: str) -> str:
     return str(getattr(match.rows[0], field)) if len(match.rows) == 1 else text
 
 
-def _day(name: str) -> datetime | None:
+def _day(text: str) -> datetime | None:
     try:
-        return datetime.strptime(admin_page.searched(name), "%Y-%m-%d").replace(tzinfo=UTC)
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         return None
 
