@@ -167,6 +167,18 @@ TEXTS = {
             _NOT_YOU,
         ),
     ),
+    "agent_connected": Text(
+        N_("An agent was connected to your account"),
+        (
+            N_("You allowed {client} to act for you at {service}, at {time}, from the IP address "
+               "{network}."),
+            N_("If this was you, you do not need to do anything."),
+            N_("If this was not you, end the access of {client} on your account page now, and set "
+               "a new password there."),
+        ),
+        N_("Go to your account"),
+        "/account",
+    ),
     "device_added": Text(
         N_("A device was signed in to your account"),
         (

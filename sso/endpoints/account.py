@@ -29,7 +29,7 @@ from sso.flow.resources import api_of, identifiers_in, is_of_api
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
-from sso.models import Api, AuditEvent, User
+from sso.models import Api, AuditEvent, Client, User
 from sso.models.clients import MAX_CLIENT_ID
 from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie
@@ -50,6 +50,7 @@ _SESSIONS_DONE = {
     "session": N_("The session was ended."),
     "sessions": N_("All other sessions were ended."),
     "withdrawn": N_("The application no longer has access."),
+    "agents": N_("No agent has access any more."),
     "password": N_("Your password was changed, and all other sessions were ended."),
     "name": N_("Your name was changed."),
     "language": N_("The language was changed."),
@@ -99,6 +100,7 @@ def _page(
         identities=_identities(user),
         this_session=current.session.id,
         accesses=_accesses(user),
+        claimed_name_of=agent_identity.claimed_name_of,
         devices=_devices(user),
         services=_services(user),
         form=password_form,
@@ -186,6 +188,9 @@ def _act(
             client_id = form.client.data.replace("\0", "")[:MAX_CLIENT_ID]
             revocation.withdraw_consent(audit.USER, user_id, client_id)
             return "withdrawn"
+        case "end_agents":
+            revocation.withdraw_agents(audit.USER, user_id)
+            return "agents"
         case "change_password":
             return _change_password(current, password_form)
         case "change_name" if linking.directory_of(current.user) is None:
@@ -444,6 +449,8 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
                 ("client", client.client_id),
             )
         )
+    if action == "end_agents":
+        return _of_agents([access.client for access in accesses if access.client.is_agent])
     is_everywhere = action == "end_all_sessions"
     if not is_everywhere and action != "end_other_sessions":
         return None
@@ -473,6 +480,22 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
                         gettext("Sign out everywhere"))  # fmt: skip
     return Question(_ACCOUNT, gettext("End all other sessions?"), effects,
                     gettext("End all other sessions"))  # fmt: skip
+
+
+def _of_agents(agents: Sequence[Client]) -> Question | None:
+    if not agents:
+        return None
+    names = ", ".join(sorted({agent_identity.title_of(client) for client in agents}))
+    return Question(
+        _ACCOUNT,
+        gettext("End the access of all agents?"),
+        (
+            gettext("They lose access at once: %(agents)s.", agents=names),
+            gettext("What they have already received or done stays."),
+            gettext("An agent that you connect again asks you again."),
+        ),
+        gettext("End all agents"),
+    )
 
 
 def _of_factors(action: str, current: CurrentSession) -> Question | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from flask import url_for
+from flask import request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -194,6 +194,9 @@ def _decided(
     if once:  # this request alone does without: what was allowed before stays as it is
         allowed = [scope for scope in allowed if scope != "offline_access"]
     given_at = revocation.remember_consent(audit.USER, user_id, client_id, allowed, declined)
+    if validated.client.is_agent:
+        title = agent_identity.title_of(validated.client)
+        agents.report_new(current.user, client_id, title, request.remote_addr or "", given_at)
     db.session.commit()
     return authorize.resume(replace(pending, consented_at=given_at, once=once))
 

@@ -131,6 +131,8 @@ class Token(Base, OAuth2TokenMixin):
     # The thumbprint of the key that the access token is bound to (RFC 9449 §6), and also the
     # refresh token of a public client.
     dpop_jkt: Mapped[str | None] = mapped_column(String(43))
+    # The IP address that requested it; NULL in rows of an older version, and of an exchange.
+    address: Mapped[str | None] = mapped_column(String(45))
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

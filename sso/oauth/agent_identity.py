@@ -54,9 +54,12 @@ class AgentIdentity:
 
 def identity_of(client: Registration, redirect_uri: str) -> AgentIdentity:
     """Return what is known about an agent that asks for an answer at a redirect URI."""
-    domain = _domain_of(client)
-    is_readable = not is_misleading(client.name, domain)
-    return AgentIdentity(domain, client.name if is_readable else None, urls.is_native(redirect_uri))
+    return AgentIdentity(_domain_of(client), claimed_name_of(client), urls.is_native(redirect_uri))
+
+
+def claimed_name_of(client: Registration) -> str | None:
+    """Return what an agent calls itself; `None` if that could be mistaken for somebody else's."""
+    return None if is_misleading(client.name, _domain_of(client)) else client.name
 
 
 def title_of(client: Registration) -> str:

@@ -113,6 +113,12 @@ class ProtocolRequest(OAuth2Request):
         return registered
 
     @property
+    def address(self) -> str | None:
+        """The IP address that the request came from."""
+        address = flask_request.remote_addr
+        return address[:45] if address else None
+
+    @property
     def dpop_jkt(self) -> str | None:
         """The thumbprint of the key that the client has proven to have."""
         return self.proof.thumbprint if self.proof else None

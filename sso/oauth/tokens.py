@@ -142,6 +142,7 @@ def issue(
         audience=request.audience,
         is_narrowed=is_narrowed,
         dpop_jkt=request.dpop_jkt,
+        address=request.address,
         issued_at=now,
         expires_at=expires_at,
         refresh_digest=refresh_token.digest,

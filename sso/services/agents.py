@@ -7,6 +7,7 @@ is stored when the first person is asked about it and allows it, or when it regi
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -17,12 +18,12 @@ from sso.audit.events import Event
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n.message import Message
-from sso.models import AgentDomain, Client
+from sso.models import AgentDomain, Client, User
 from sso.models.agents import ALLOWED, BLOCKED
 from sso.models.clients import DOCUMENT
-from sso.services import client_documents, clients, roles
+from sso.services import client_documents, clients, notifications, roles
 from sso.services.checks import Invalid
-from sso.store import agents
+from sso.store import agents, grants
 from sso.store import clients as stored_clients
 
 OFF, LISTED, ANY = "off", "listed", "any"  # SSO_CLIENT_DOCUMENTS
@@ -84,6 +85,18 @@ def admit(actor: Actor, client_id: str, metadata: Mapping[str, Any]) -> None:
         stored_clients.keep_origins(client)
         audit.event(Event.AGENT_CHANGED, client=client.client_id)
     db.session.flush()
+
+
+def report_new(
+    user: User, client_id: str, title: str, ip_address: str, consented_at: datetime
+) -> None:
+    """Tell a user by mail of an agent, if they have just allowed it for the first time.
+
+    `title`: its verified domain, or that nothing about it is verified.
+    """
+    consent = grants.find_consent(user.id, client_id)
+    if consent is not None and consent.created_at == consented_at:
+        notifications.agent_connected(user, title, ip_address)
 
 
 @audit.acting

@@ -97,6 +97,12 @@ def device_added(user: User, client: str, program: str, ip_address: str) -> None
     _enqueue("device_added", user.email, user, **details, time=clock.now().isoformat())
 
 
+def agent_connected(user: User, client: str, ip_address: str) -> None:
+    """Report an agent that a user has allowed for the first time, as it is named to people."""
+    details: dict[str, Any] = {"client": client, "network": ip_address}
+    _enqueue("agent_connected", user.email, user, **details, time=clock.now().isoformat())
+
+
 def factor_added(user: User, name: str) -> None:
     """Report a new second factor by its name."""
     _enqueue("factor_added", user.email, user, factor=name)

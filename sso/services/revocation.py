@@ -105,6 +105,16 @@ def deny_consent(actor: Actor, user_id: UUID, client_id: str) -> None:
 
 
 @audit.acting
+def withdraw_agents(actor: Actor, user_id: UUID) -> int:
+    """End the access of all agents of a user; return how many there were."""
+    users.lock(user_id)  # before the consents, as in `approvals.add`
+    client_ids = grants.agents_of(user_id)
+    for client_id in client_ids:
+        withdraw_consent(actor, user_id, client_id)
+    return len(client_ids)
+
+
+@audit.acting
 def withdraw_consent(actor: Actor, user_id: UUID, client_id: str) -> None:
     """Delete the user's consent for a client, and end its grants for this user."""
     users.lock(user_id)  # before the consent, as in `approvals.add`

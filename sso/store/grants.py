@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    union,
     update,
 )
 from sqlalchemy.orm import contains_eager, scoped_session
@@ -46,35 +47,70 @@ class Access(NamedTuple):
     scope: str
     since: datetime
     last_used: datetime | None
+    address: str | None  # that requested the last tokens
 
 
 def accesses_of(user_id: UUID) -> list[Access]:
-    """Return the applications that have a user's consent or a live grant, by name."""
-    consents = db.session.execute(
-        select(Client, Consent)
-        .join(Consent, Consent.client_id == Client.client_id)
-        .where(Consent.user_id == user_id)
-    )
-    grants = db.session.execute(
-        select(Client, func.min(Grant.created_at), func.max(Token.issued_at), func.max(Grant.scope))
-        .join(Grant, Grant.client_id == Client.client_id)
-        .outerjoin(Token, Token.grant_id == Grant.id)
-        .where(Grant.user_id == user_id, Grant.ended_at.is_(None))
-        .group_by(Client.client_id)
-    )
-    accesses = {
-        client.client_id: Access(client, consent.scope, consent.created_at, None)
-        for client, consent in consents
-    }
-    for client, since, last_used, scope in grants:
-        access = accesses.get(client.client_id)
-        accesses[client.client_id] = Access(
-            client,
-            access.scope if access else scope,
-            min(access.since, since) if access else since,
-            last_used,
+    """Return the applications that have a user's consent or a live grant, by name.
+
+    One statement.
+    """
+    live = (Grant.user_id == user_id, Grant.ended_at.is_(None))
+    ids = union(
+        select(Consent.client_id.label("client_id")).where(Consent.user_id == user_id),
+        select(Grant.client_id.label("client_id")).where(*live),
+    ).subquery()
+    granted = (
+        select(
+            Grant.client_id,
+            func.min(Grant.created_at).label("since"),
+            func.max(Grant.scope).label("scope"),
         )
-    return sorted(accesses.values(), key=lambda access: access.client.name.lower())
+        .where(*live)
+        .group_by(Grant.client_id)
+        .subquery()
+    )
+    newest_first = func.row_number().over(
+        partition_by=Grant.client_id, order_by=(Token.issued_at.desc(), Token.jti)
+    )
+    issued = (
+        select(Grant.client_id, Token.issued_at, Token.address, newest_first.label("place"))
+        .join(Token, Token.grant_id == Grant.id)
+        .where(*live)
+        .subquery()
+    )
+    columns = (granted.c.since, granted.c.scope, issued.c.issued_at, issued.c.address)
+    rows = db.session.execute(
+        select(Client, Consent, *columns)
+        .join(ids, ids.c.client_id == Client.client_id)
+        .outerjoin(Consent, (Consent.client_id == Client.client_id) & (Consent.user_id == user_id))
+        .outerjoin(granted, granted.c.client_id == Client.client_id)
+        .outerjoin(issued, (issued.c.client_id == Client.client_id) & (issued.c.place == 1))
+    )
+    accesses = [
+        Access(
+            client,
+            consent.scope if consent else scope,
+            min(moment for moment in (since, consent and consent.created_at) if moment),
+            last_used,
+            address,
+        )
+        for client, consent, since, scope, last_used, address in rows
+    ]
+    return sorted(accesses, key=lambda access: access.client.name.lower())
+
+
+def agents_of(user_id: UUID) -> Sequence[str]:
+    """Return the identifiers of the agents that have a user's consent or a live grant."""
+    ids = union(
+        select(Consent.client_id).where(Consent.user_id == user_id),
+        select(Grant.client_id).where(Grant.user_id == user_id, Grant.ended_at.is_(None)),
+    )
+    return db.session.scalars(
+        select(Client.client_id)
+        .where(Client.registration.is_not(None), Client.client_id.in_(ids))
+        .order_by(Client.client_id)
+    ).all()
 
 
 MOST_COUNTED = 1000

@@ -50,6 +50,7 @@ class NewToken:
     audience: str | None
     is_narrowed: bool
     dpop_jkt: str | None
+    address: str | None
     issued_at: datetime
     expires_at: datetime
     refresh_digest: str | None

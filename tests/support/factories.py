@@ -80,6 +80,7 @@ def new_token(grant_id: UUID) -> NewToken:
         audience=None,
         is_narrowed=False,
         dpop_jkt=None,
+        address=None,
         issued_at=clock.now(),
         expires_at=clock.now(),
         refresh_digest=None,
