@@ -180,8 +180,3 @@ def _decide(domain: str, status: str, event: Event) -> str:
 def domains() -> list[AgentDomain]:
     """Return the domains that operators decided about, by name."""
     return list(agents.domains())
-
-
-def has_document(client: Client) -> bool:
-    """Return whether a metadata document describes the client."""
-    return client.registration == DOCUMENT
