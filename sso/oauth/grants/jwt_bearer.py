@@ -190,8 +190,9 @@ class JwtBearerGrant(IDJAGGrant):
         """
         request, claims = self.request, self.jwt.claims
         requested, asserted = request.payload.scope, claims.get("scope")
-        if "scope" in claims and not isinstance(asserted, str):
-            self._refuse("its scope is no text")
+        # An empty one must not pass for a missing one, which leaves all scopes (RFC 6749 §3.3).
+        if "scope" in claims and not (isinstance(asserted, str) and scopes.split(asserted)):
+            self._refuse("its scope is no text, or has no scope in it")
         if asserted is not None and not {*scopes.split(requested)} <= {*scopes.split(asserted)}:
             request.facts |= {"requested_scope": requested, "granted_scope": asserted}
             raise InvalidScopeError("The scope goes beyond that of the assertion.")
