@@ -6,6 +6,7 @@ a client that may do some of it.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -14,15 +15,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from sso import audit
+from sso import audit, clock
 from sso.extensions import db
-from sso.models import Grant, Token, User
+from sso.models import Consent, Grant, Token, User
 from sso.process import addresses
-from sso.services import accounts
-from sso.store import approvals
+from sso.services import accounts, clients
+from sso.store import approvals, redemption
 from tests.conftest import Clock
 from tests.support import assertions, platforms
-from tests.support.actors import ISSUER, Browser, claims_of
+from tests.support.actors import ISSUER, Browser, RelyingParty, claims_of
 from tests.support.assertions import Bridge, ask_assertion, make_asserting, present
 from tests.support.factories import make_api, make_client, make_user
 from tests.support.platforms import Platform
@@ -239,3 +240,86 @@ def test_an_assertion_of_this_server_at_this_server(
     assert refused(present(taker, assertion))
     assert books.userinfo(assertion).status_code == 401
     assert books.introspect(assertion).get_json() == {"active": False}
+
+
+def test_another_api_than_the_assertion_names(app: Flask, bridge: Bridge) -> None:
+    """One for which the client is registered, too."""
+    other = make_api(app, "https://maps.example", name="Maps")
+    taker = assertions.make_presenting(
+        app, bridge.platform.issuer, bridge.api, apis=[bridge.api, other]
+    )
+    claims = assertions.claims(taker, bridge.api)
+
+    def ask(resource: str) -> Any:
+        new = {**claims, "jti": resource}
+        jwt = bridge.platform.jwt(new, typ=assertions.TYPE, kid=None)
+        return present(taker, jwt, resource=resource)
+
+    assert refused(ask(other), "invalid_target")
+    assert ask(bridge.api).status_code == 200
+
+
+def test_one_scope_more(app: Flask, browser: Browser, user: User, bridge: Bridge) -> None:
+    """One of several is not for the client: none is given."""
+    jwt = bridge.assertion(scope="read")
+    assert refused(present(bridge.client, jwt, scope="read write"), "invalid_scope")
+    books = make_asserting(app, "read", "list")
+    id_token = books.exchange(browser.approve(books).code).get_json()["id_token"]
+    assert refused(ask_assertion(books, id_token, scope="read write"), "invalid_scope")
+
+
+def test_what_the_user_declined(app: Flask, bridge: Bridge, user: User) -> None:
+    with app.app_context():
+        declined = f"{bridge.api}#write"
+        ids = {"user_id": user.id, "client_id": bridge.client.client_id}
+        db.session.add(Consent(**ids, scope="openid", declined=declined))
+        db.session.commit()
+    assert bridge.ask(scope="read write").get_json()["scope"] == "read"
+    assert refused(bridge.ask(scope="write"), "invalid_target")
+
+
+def test_a_second_factor_that_only_the_issuer_saw(app: Flask, bridge: Bridge) -> None:
+    """Nor can the issuer date a sign-in to the future."""
+    token = bridge.ask(amr=["mfa"], auth_time=4_000_000_000).get_json()["access_token"]
+    assert claims_of(token)["auth_time"] <= claims_of(token)["iat"]
+    change(app, bridge.client, require_mfa=True)
+    assert refused(bridge.ask(amr=["mfa", "otp"], acr="2"))
+
+
+def test_one_issuer_uses_up_nothing_of_another(app: Flask, bridge: Bridge) -> None:
+    """Each names its own assertions (RFC 7519 §4.1.7)."""
+    with app.app_context():
+        assert redemption.use_once(
+            db.session.connection(), "id-jag", bridge.client.client_id, "1",
+            namespace="https://other.example",
+            now=clock.now(), expires_at=clock.now() + timedelta(hours=1),
+        )  # fmt: skip
+        db.session.commit()
+    assert bridge.ask(jti="1").status_code == 200
+    assert refused(bridge.ask(jti="1"))
+
+
+def change(app: Flask, client: RelyingParty, **fields: Any) -> None:
+    with app.app_context():
+        with audit.dry_run():
+            clients.change(audit.SYSTEM, client.client_id, fields)
+        db.session.commit()
+
+
+def test_an_identity_token_that_is_none_or_no_longer_one(
+    clock: Clock, app: Flask, browser: Browser, user: User
+) -> None:
+    """The signed answer of an authorization request; at its last second; with one factor only."""
+    books = make_asserting(app, authorization_signed_response_alg="ES256")
+    signed = browser.approve(books, response_mode="jwt").parameters["response"]
+    assert claims_of(signed)["aud"] == books.client_id
+    assert refused(ask_assertion(books, signed), "invalid_request")
+    clock.stand_still()
+    id_token = books.exchange(browser.authorize(books).code).get_json()["id_token"]
+    clock.move(seconds=claims_of(id_token)["exp"] - clock.time.timestamp() - 1)
+    assert ask_assertion(books, id_token).status_code == 200
+    clock.move(seconds=1)
+    assert refused(ask_assertion(books, id_token), "invalid_request")
+    id_token = books.exchange(browser.authorize(books).code).get_json()["id_token"]
+    change(app, books, require_mfa=True)
+    assert refused(ask_assertion(books, id_token), "invalid_request")

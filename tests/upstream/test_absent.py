@@ -212,6 +212,23 @@ def test_two_factors_there(
     corp.answers.clear()
 
 
+def test_what_userinfo_says_of_the_sign_in_counts_for_nothing(corp: Upstream) -> None:
+    """It is about the person, and may be from another sign-in."""
+    client = OidcClient(provider(two_factor_acr=("x",), two_factor_amr=("mfa",)))
+    corp.token = {"name": None}
+    corp.codes["c"] = ("n", "", "https://here/")
+    corp.answers["/token"] = answered(
+        {"access_token": "at", "token_type": "Bearer", "id_token": corp.id_token("n", "at")}
+    )
+    corp.answers["/userinfo"] = answered(
+        {"sub": "1", "name": "D", "acr": "x", "amr": ["mfa"], "auth_time": 1, "sid": "s"}
+    )
+    identity = client.complete("https://here/", "c", "v", "n")
+    assert identity.name == "D"
+    assert (identity.has_two_factors, identity.auth_time, identity.sid) == (False, None, None)
+    corp.answers.clear()
+
+
 @each("hd, is_right", [("example.com", True), (None, False), ("", False), ("other.example", False),
                        (["example.com"], False)])  # fmt: skip
 def test_an_organization_at_google(corp: Upstream, hd: Any, is_right: bool) -> None:
