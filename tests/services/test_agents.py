@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit
 from sso.audit import Actor
 from sso.extensions import db
 from sso.models import Client
+from sso.models.clients import ClientOrigin
 from sso.services import agents, client_documents, clients
 from sso.services.checks import Invalid
 from sso.services.roles import NotAllowed
@@ -130,3 +132,15 @@ def test_what_an_operator_ended_is_not_admitted_again(app: Flask, how: str) -> N
             clients.enable(audit.SYSTEM, client_id)
         with pytest.raises(agents.Refused):
             agents.admit(audit.USER, client_id, client.client_metadata)
+
+
+def test_a_changed_document_changes_the_origins_that_may_read_answers(app: Flask) -> None:
+    client_id = OF_THE_DOMAIN[0]
+    with app.app_context():
+        admit(client_id)
+        for uri in ("https://agent.example/c", "https://app.agent.example/c"):
+            fields = {**DOCUMENT, "client_id": client_id, "redirect_uris": [uri]}
+            metadata = client_documents.registered(client_id, fields).client_metadata
+            agents.admit(audit.USER, client_id, metadata)
+            origins = db.session.scalars(select(ClientOrigin.origin)).all()
+            assert origins == [uri.removesuffix("/c")]
