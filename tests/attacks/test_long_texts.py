@@ -34,7 +34,7 @@ UNITS = [
 ]  # fmt: skip
 
 
-def cpu(work: Callable[[], object], tries: int = 2) -> float:
+def cpu(work: Callable[[], object], tries: int = 3) -> float:
     def once() -> float:
         began = time.process_time()
         work()
@@ -61,7 +61,7 @@ def http(app: Flask) -> FlaskClient:
 
 
 def compare(
-    ask: Callable[[str], object], unit: str, harmless: str = "x", more: float = 0.05
+    ask: Callable[[str], object], unit: str, harmless: str = "x", more: float = 0.1
 ) -> None:
     ask(harmless)
     usual = cpu(lambda: ask(harmless), 1)

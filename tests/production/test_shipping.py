@@ -297,6 +297,7 @@ def test_what_reaches_the_pods() -> None:
     assert paths == {
         base: "Prefix",
         f"/.well-known/oauth-authorization-server{base}": "Exact",
+        f"/.well-known/openid-configuration{base}": "Exact",
         "/": "Exact",
     }
 

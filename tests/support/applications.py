@@ -13,8 +13,7 @@ from jinja2.bccache import Bucket
 from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
-from sso.oauth import document_clients
-from sso.oauth.key_sets import KeySets
+from sso.oauth import document_clients, key_sets
 from sso.observability import logs
 from sso.process import concurrency
 from sso.ratelimit.storage import LimitStorage
@@ -84,7 +83,7 @@ class _Made:
         settings, ring = extensions["sso.settings"], extensions["sso.keys"]
         ring._loaded = ring._loaded_at = None
         extensions["sso.limits"] = LimitStorage(settings.redis_url)
-        extensions["sso.key_sets"] = KeySets()
+        key_sets.init_app(app)
         document_clients.init_app(app)
         del vars(app)["wsgi_app"]
         concurrency.init_app(app)
