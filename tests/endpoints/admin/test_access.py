@@ -20,8 +20,17 @@ from sso.endpoints.admin.people import ACTIONS
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.flow.profile_claims import CLAIMS
-from sso.models import Api, AuditEvent, BrowserSession, Client, Identity, Mail, User
-from sso.services import agents, api_tokens
+from sso.models import (
+    Api,
+    AuditEvent,
+    BrowserSession,
+    Client,
+    Identity,
+    Mail,
+    User,
+    WebhookDelivery,
+)
+from sso.services import agents, api_tokens, webhooks
 from sso.store import apis, keys, named_groups, users
 from sso.web.headers import SCRIPT_POLICY
 from sso.web.routing import ADMIN as BLUEPRINT
@@ -354,21 +363,31 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
         group = named_groups.find_by_name(name)
         token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
         agents.allow(audit.operator(), "agent.example")
+        webhook, _ = webhooks.create(audit.operator(), "https://hooks.example/", ["signed_in"])
+        mail = Mail(kind="reset", address=f"{name[:5]}@example.com")
+        delivery = WebhookDelivery(webhook_id=webhook.id, event="signed_in", body="{}")
+        db.session.add_all([mail, delivery])
+        db.session.flush()
+        delivery.next_attempt_at = None
         db.session.commit()
+        event_id = db.session.scalars(select(AuditEvent.id).limit(1)).one()
         assert group
         api = apis.find(identifier)
         assert api
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
                "api-token": token.id, "api": api.api_id,
-               "mcp-server": api.api_id}  # fmt: skip
+               "mcp-server": api.api_id, "webhook": webhook.id,
+               "email": mail.id, "audit": event_id, "webhook/retry": delivery.id}  # fmt: skip
         kid = next(one.kid for one in keys.every_signing_key() if one.state == "next")
-    actions = {"person": "delete", "application": "delete", "api": "delete", "mcp-servers": "block"}
+    actions = {"person": "delete", "application": "delete", "api": "delete", "mcp-servers": "block",
+               "webhook": "delete", "email": "delete", "emails": "retry"}  # fmt: skip
     more = {"user": dana.id, "domain": "agent.example", "kid": kid, "preset": "grafana",
             "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip
     return {
-        path: {"id": ids.get(what, ""), "do": actions.get(what, ""), **more}
+        path: {"id": ids.get(tail, ids.get(what, "")), "do": actions.get(what, ""), **more}
         for path in PATHS
-        for what in [path.removeprefix(f"{BASE}/admin").removeprefix("/").split("/")[0]]
+        for tail in [path.removeprefix(f"{BASE}/admin").removeprefix("/")]
+        for what in [tail.split("/")[0]]
     }
 
 
