@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -14,7 +15,7 @@ from sso.models import Client, User
 from sso.process.http_call import ForbiddenPeer
 from sso.services import agents, client_documents
 from tests.conftest import Clock
-from tests.support.actors import Browser
+from tests.support.actors import BASE, Browser
 from tests.support.agents import AGENT, DOCUMENT, Hosts, agent, answer, hosts
 
 __all__ = ["hosts"]
@@ -157,6 +158,19 @@ def test_a_thousand_urls(app: Flask, browser: Browser, hosts: Hosts) -> None:
     assert len(hosts.asked) == 60
     assert browser.page.status == 429
     # Those that a person has allowed are read all the same.
+
+
+@pytest.mark.slow
+def test_one_domain_from_many_networks(app: Flask, hosts: Hosts) -> None:
+    """A domain is read 300 times an hour at most, however many networks ask for it."""
+    http, status = app.test_client(), 0
+    for number in range(302):
+        query = urlencode(agent(app, f"https://agent.example/{number}").parameters())
+        network = {"REMOTE_ADDR": f"{11 + number % 100}.{number // 100}.0.1"}
+        answer = http.get(f"{BASE}/oauth2/authorize?{query}", environ_overrides=network)
+        status = answer.status_code
+    assert status == 429
+    assert len(hosts.asked) == 300
 
 
 def test_strangers_do_not_use_up_the_readings_of_an_allowed_agent(
