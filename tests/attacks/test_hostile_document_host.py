@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -143,13 +144,17 @@ def test_a_document_is_read(app: Flask, browser: Browser, user: User, host: Host
     assert host.requested == ["/client.json"]
 
 
+def _send(answer: bytes, peer: socket.socket) -> None:
+    peer.sendall(answer)
+
+
 def test_a_redirect_to_a_private_service(app: Flask, browser: Browser, host: Host) -> None:
     host.publish(host.document("/secret"), "/secret")
     for number, status in enumerate((301, 302, 303, 307, 308)):
         for where in (host.url("/secret"), f"https://{PRIVATE}:{host.port}/secret", "/secret"):
             path = f"/{number}/{len(where)}"
             answer = f"HTTP/1.1 {status} X\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
-            host.handlers[path] = lambda peer, answer=answer: peer.sendall(answer.encode())
+            host.handlers[path] = partial(_send, answer.encode())
             page = browser.authorize(agent(app, host.url(path)))
             assert page.status == 400
             assert f"answered {status}" in page.html
