@@ -301,6 +301,10 @@ def test_the_migrations_form_one_line() -> None:
         before = number
 
 
+EVERY = {
+    *("GET", "POST", "PUT", "PATCH", "DELETE", "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE"),
+    *("LOCK", "UNLOCK", "REPORT", "SEARCH"),
+}
 ADDRESSES = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
     f"{BASE}/oauth2/par": {"POST"},
@@ -353,6 +357,8 @@ ADDRESSES = {
     f"{BASE}/apis/<api_id>/secret": {"POST"},
     f"{BASE}/scim/v2/<path:path>": {"GET", "POST", "PUT", "PATCH", "DELETE"},
     f"{BASE}/client-logo": {"GET"},
+    f"{BASE}/forward-auth/<client_id>": EVERY,
+    f"{BASE}/forward-auth/<client_id>/<path:path>": EVERY,
     f"{BASE}/backchannel-logout/<provider_id>": {"POST"},
     f"{BASE}/admin": {"GET"},
     f"{BASE}/admin/checks": {"GET", "POST"},

@@ -577,7 +577,7 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "changes", "profiles", "roles", "api_values"}
+APART = {"transaction", "checks", "proxied_clients", "changes", "profiles", "roles", "api_values"}
 
 
 def _planned(**declared: Any) -> list[declared_accounts.Planned]:

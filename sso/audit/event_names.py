@@ -87,6 +87,8 @@ NAMES: Mapping[Event, str] = {
     Event.MAIL_DELETED: N_("An operator deleted an email that was not sent"),
     Event.AUTHORIZATION_REFUSED: N_("Authorization request refused"),
     Event.DEVICE_AUTHORIZATION_REFUSED: N_("Device authorization request refused"),
+    Event.PROXY_SIGNED_IN: N_("Signed in to an application behind a proxy"),
+    Event.PROXY_REQUEST_REFUSED: N_("Request of a proxy refused"),
     Event.PUSHED_REQUEST_REFUSED: N_("Pushed request refused"),
     Event.CLIENT_AUTHENTICATION_FAILED: N_("Client authentication failed"),
     Event.TOKENS_REFUSED: N_("Token request refused"),

@@ -101,6 +101,7 @@ class Event(StrEnum):
     PASSWORD_CHANGED = "password_changed", _SENT
     PASSWORD_RESET = "password_reset", _SENT
     PASSWORD_SET = "password_set", _SENT
+    PROXY_SIGNED_IN = "proxy_signed_in"
     RECOVERY_CODE_USED = "recovery_code_used"
     RECOVERY_CODES_MADE = "recovery_codes_made"
     REENCRYPTED = "reencrypted"
@@ -148,6 +149,7 @@ class Event(StrEnum):
     INTROSPECTION_REFUSED = "introspection_refused", _ANYWAY
     PASSWORD_CHANGE_FAILED = "password_change_failed", _ANYWAY
     POST_LOGOUT_REFUSED = "post_logout_refused", _ANYWAY
+    PROXY_REQUEST_REFUSED = "proxy_request_refused", _ANYWAY
     PUSHED_REQUEST_REFUSED = "pushed_request_refused", _ANYWAY
     REVOCATION_REFUSED = "revocation_refused", _ANYWAY
     SECOND_FACTOR_FAILED = "second_factor_failed", _ANYWAY
@@ -194,6 +196,8 @@ class Event(StrEnum):
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
     POST_LOGOUT_REFUSED_LIMITED = "post_logout_refused_limited", _ANYWAY
+    PROXY_REQUEST_REFUSED_LIMITED = "proxy_request_refused_limited", _ANYWAY
+    PROXY_SIGNED_IN_LIMITED = "proxy_signed_in_limited", _ANYWAY
     PUSHED_BY_ANYONE_LIMITED = "pushed_by_anyone_limited", _ANYWAY
     PUSHED_REQUEST_LIMITED = "pushed_request_limited", _ANYWAY
     PUSHED_REQUEST_REFUSED_LIMITED = "pushed_request_refused_limited", _ANYWAY

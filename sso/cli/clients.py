@@ -157,7 +157,7 @@ def list_when_created(field: Field, option: Option) -> Decorator:
 def list_when_updated(field: Field, option: Option) -> ListOption:
     """Return the options that change a list."""
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
-    has_spaces = field.kind in (Kind.NAMES, Kind.ISSUERS, Kind.ROLES, *MAPPINGS)
+    has_spaces = field.kind in (Kind.NAMES, Kind.ISSUERS, Kind.PATHS, Kind.ROLES, *MAPPINGS)
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
         field.may_be_empty, has_spaces=has_spaces, also=option.also, former=former,
@@ -186,7 +186,7 @@ _PRESET = (
     click.option("--preset", metavar="NAME",
                  help=f"A known application; see: {COMMAND} client presets. Other options add "
                       "to it or replace what it says."),
-    click.option("--url", help="URL of the preset's application."),
+    click.option("--url", help="URL of the preset's application, or of the one behind a proxy."),
     click.option("--option", "preset_options", multiple=True, metavar="NAME=VALUE",
                  help="An option of the preset. May be repeated."),
     click.option("--alternative", metavar="NAME",
@@ -232,7 +232,7 @@ def _grant_types(options: dict[str, Any]) -> list[str] | None:
 
 def needs_redirect_uri(options: Mapping[str, Any]) -> bool:
     """Return whether a new client with these options signs people in by their browser."""
-    return not any(options.get(name) for name in ("service", "device", "assertions"))
+    return not any(options.get(name) for name in ("service", "device", "assertions", "proxy_urls"))
 
 
 def create_options(function: Function) -> Function:
@@ -244,7 +244,11 @@ def create_options(function: Function) -> Function:
         help="It has no secret: a native, single-page or command-line application.",
     )  # fmt: skip
     grants = [_grant_option(*pair, is_flag=True) for pair in _GRANT_OPTIONS.items()]
-    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, *grants, *switches]
+    proxy = click.option(
+        "--proxy", is_flag=True,
+        help="It has no sign-in of its own: the proxy in front of --url asks this server.",
+    )  # fmt: skip
+    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, proxy, *grants, *switches]
     return decorated(function, options)
 
 
@@ -510,6 +514,11 @@ def with_secret(client: Client, secret: str) -> dict[str, Any]:
     return {"client_id": client.client_id, **issued, **view(client)}
 
 
+def forward_auth_url(client: Client) -> str:
+    """Return the URL that the proxy in front of a client asks."""
+    return f"{context.settings().base_url}{urls.FORWARD_AUTH}/{client.client_id}"
+
+
 def show_secret(client: Client, secret: str, as_json: bool) -> None:
     """Print the secret of a client, and the server's addresses."""
     if as_json:
@@ -519,7 +528,11 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     issuer = context.settings().issuer
     server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
     print_record([("client_id", client.client_id), *issued, *server])
-    if client.is_public:
+    if client.proxy_urls:
+        places = " and ".join(client.proxy_urls)
+        print_line(f"The proxy in front of {places} asks: {forward_auth_url(client)}")
+        print_line(f"For its configuration, see: {COMMAND} client presets")
+    elif client.is_public:
         duty = " and has to use PKCE" if AUTHORIZATION_CODE in client.grant_types else ""
         print_line(f"It is public: it has no secret{duty}.")
     elif client.trust_issuer:

@@ -47,9 +47,14 @@ def create(
 ) -> None:
     """Register an application; its secret is shown once."""
     if preset is not None:
+        if options.pop("proxy"):
+            raise click.UsageError("--proxy belongs to --url, without --preset.")
         installation = _installation(loader.find(preset), url, preset_options)
         _connect(installation, options, alternative, as_json)
         return
+    if options.pop("proxy"):
+        _place_behind_proxy(options, url)
+        url = None
     if url or preset_options or alternative:
         raise click.UsageError("--url, --option and --alternative belong to --preset.")
     required = {"client_name": "--name"}
@@ -89,6 +94,17 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
         )
         print_line(f"  {COMMAND} client rotate-secret {client.client_id} --keep-old 24")
     _print_setup(installation, blocks)
+
+
+def _place_behind_proxy(options: dict[str, Any], url: str | None) -> None:
+    """Set the URLs of an application behind a proxy. Raises `UsageError`."""
+    if not url:
+        raise click.UsageError("--proxy needs --url: where browsers reach the application.")
+    try:
+        parsed = application_url.parse(url)
+    except ValueError as error:
+        raise click.UsageError(f"--url is refused: {error}") from None
+    options["proxy_urls"] = (parsed.url, *options["proxy_urls"])
 
 
 def _installation(preset: Preset, url: str | None, texts: Sequence[str]) -> Installation:

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from sso.config.auth_methods import ANY_AUTH_METHOD, AUTH_METHODS, FAPI2, NO_AUTH_METHOD
 from sso.config.auth_methods import PRIVATE_KEY_JWT as KEY
 from sso.config.fields import Fact, Field, InPreset, Input, Kind, Option, Stored
-from sso.config.urls import call_error, home_url_error, strict_url_error
+from sso.config.urls import call_error, home_url_error, is_loopback, origin, strict_url_error
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.crypto.keys import ALGORITHMS as SERVER_ALGORITHMS
-from sso.flow import role_claims
+from sso.flow import forwarded, role_claims
 from sso.flow.scopes import DEFAULT_SCOPE, SCOPES
 from sso.i18n import N_
 from sso.i18n.message import Message
@@ -60,6 +60,18 @@ def _id_jag_audience_error(text: str) -> Message | None:
     if parts.scheme != "https":
         return Message("it is not https")
     return Message("it has a query or a fragment") if "?" in issuer or "#" in issuer else None
+
+
+def _origin_error(text: str) -> Message | None:
+    """Return why browsers would not send a text as the origin of an application."""
+    if error := strict_url_error(text):
+        return error
+    parts = urlsplit(text)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return Message("it is not https")
+    if text != origin(text):
+        return Message("it is more than scheme, host in lower case and port, or has a usual port")
+    return None
 
 
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
@@ -248,6 +260,26 @@ _TABLE = (
         "Issuers whose identity assertions (ID-JAG) it may present.",
         default=[], noun=Message("the issuer of identity assertions"), url_error=_issuer_error,
         option=Option("id-jag-issuer", metavar="URL"),
+    ),
+    Field(
+        "proxy_urls", Kind.ORIGINS,
+        "Where it is reached behind a proxy that asks this server (forward auth): scheme and host.",
+        default=[], noun=Message("the URL behind the proxy"), url_error=_origin_error,
+        option=Option("proxy-url", metavar="URL"),
+        form=Input(N_("URLs behind a proxy, one on each line"),
+                   N_("For applications without a sign-in of their own: the proxy asks this server."
+                      ), rows=2),
+        fact=Fact(N_("URLs behind a proxy")),
+        preset=InPreset("proxy_urls", "URL behind the proxy"),
+    ),
+    Field(
+        "public_paths", Kind.PATHS,
+        "Paths that need no sign-in behind the proxy: /health, or /static/* with all below.",
+        default=[], noun=Message("the public path"), url_error=forwarded.public_path_error,
+        option=Option("public-path", metavar="PATH"),
+        form=Input(N_("Paths that need no sign-in behind the proxy, one on each line"),
+                   N_("One path, such as /health, or all below it: /static/*"), rows=2),
+        fact=Fact(N_("Paths without sign-in")),
     ),
     Field("preset", Kind.OBJECT, "The known application that it was registered for."),
     Field(

@@ -25,6 +25,8 @@ class Kind(Enum):
     NAMES = "a list of names"
     APIS = "a list of APIs, each as URI or URI=SCOPE,…"
     ISSUERS = "a list of entries, each beginning with the issuer of an identity server"
+    ORIGINS = "a list of web origins"
+    PATHS = "a list of paths of URLs"
     ROLES = "a list of roles, each as ROLE or ROLE=GROUP"
     NUMBER = "a number"
     TEXTS = "texts by name; commands take NAME=TEXT"
@@ -42,6 +44,8 @@ _TYPES: Mapping[Kind, type] = {
     Kind.NAMES: list,
     Kind.APIS: list,
     Kind.ISSUERS: list,
+    Kind.ORIGINS: list,
+    Kind.PATHS: list,
     Kind.ROLES: list,
     Kind.CHOICES: list,
     Kind.NUMBER: int,
@@ -52,7 +56,8 @@ _TYPES: Mapping[Kind, type] = {
     Kind.KEY_SET: dict,
 }
 LISTS = (
-    Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ROLES, Kind.WORDS,
+    Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ORIGINS, Kind.PATHS, Kind.ROLES,
+    Kind.WORDS,
 )  # fmt: skip
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
 
@@ -114,8 +119,8 @@ class Field:
     """A field. `name`: that of RFC 7591 or of another standard, where one has it.
 
     `noun`, `excess`: the field in errors, and the error for a list that is too long.
-    `url_error`: why a URL, or an entry of a list of issuers, cannot be a value. `fapi_choices`: the
-    choices with a profile.
+    `url_error`: why a URL, or an entry of a list of issuers, origins or paths, cannot be a value.
+    `fapi_choices`: the choices with a profile.
     """
 
     name: str

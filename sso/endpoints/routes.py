@@ -36,6 +36,7 @@ from sso.web.routing import (
     ANY,
     ANY_ORIGIN,
     BOTH,
+    EVERY,
     GET,
     POST,
     PROTOCOL,
@@ -44,6 +45,7 @@ from sso.web.routing import (
 )
 
 if TYPE_CHECKING:
+    from sso.endpoints import forward_auth
     from sso.endpoints.admin import apis as admin_apis
     from sso.endpoints.admin import (
         applications,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 else:
     # 3 MB, and 5 for what the checks of the overview use.
     applications = program.late_functions("sso.endpoints.admin.applications")
+    forward_auth = program.late_functions("sso.endpoints.forward_auth")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
     groups = program.late_functions("sso.endpoints.admin.groups")
     mail_queue = program.late_functions("sso.endpoints.admin.mail_queue")
@@ -117,6 +120,11 @@ ROUTES = (
     # Of APIs, for the proxies in front of them.
     Route("{base}/protected-resource/<api_id>", "protected_resource", protocol.protected_resource,
           GET, PROTOCOL, cors=ANY_ORIGIN, max_age=300),
+    # Asked by the proxies in front of applications (`config.urls.FORWARD_AUTH`).
+    Route("{base}/forward-auth/<client_id>", "forward_auth", forward_auth.check, EVERY, PROTOCOL,
+          refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
+    Route("{base}/forward-auth/<client_id>/<path:path>", "forward_auth_below", forward_auth.check,
+          EVERY, PROTOCOL, refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
     Route("{base}/client-logo", "client_logo", protocol.client_logo, GET, PROTOCOL),
     Route("{base}/oauth2/register", "registrations", api.registrations, BOTH, PROTOCOL,
           cors=ANY_ORIGIN),

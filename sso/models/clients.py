@@ -105,6 +105,18 @@ class ClientRegistration:
         """The issuers whose identity assertions it may present."""
         return list(self.client_metadata.get("id_jag_issuers", []))
 
+    @property
+    def proxy_urls(self) -> list[str]:
+        """The origins where it is reached behind a proxy that asks this server; none if it signs
+        people in itself.
+        """
+        return list(self.client_metadata.get("proxy_urls", ()))
+
+    @property
+    def public_paths(self) -> list[str]:
+        """The paths that need no sign-in behind the proxy (see `flow.forwarded`)."""
+        return list(self.client_metadata.get("public_paths", ()))
+
     def lists(self, identifier: str) -> bool:
         """Return whether the registration names an API."""
         return identifier in self.apis or identifier in self.exchange_from

@@ -24,6 +24,7 @@ class Registration:
     public: bool = False
     home_url: str | None = None
     profile: str | None = None
+    proxy_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

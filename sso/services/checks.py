@@ -41,6 +41,7 @@ from sso.i18n.message import Message, code_of
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
 _TRUST_ISSUER = "trust_issuer"
+_PROXY_URLS = "proxy_urls"
 _OF_OWNERS = ("repo:", "project_path:")  # then the owner and a slash
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
 # Defaults of the profile; some fields accept other values, too.
@@ -59,7 +60,16 @@ _REFUSED = {
 
 
 def implied(fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a client gets with its profile, or with an issuer that it trusts."""
+    """Return the fields that a client gets with its profile, with an issuer that it trusts, or
+    behind a proxy.
+    """
+    if fields.get(_PROXY_URLS) and not before:
+        return {
+            _AUTH_METHOD.name: NO_AUTH_METHOD,
+            _ID_TOKEN_ALGORITHM.name: "ES256",  # signs an assertion for each request
+            "scope": "openid profile email groups",
+            "require_pkce": True,
+        }
     if fields.get(_TRUST_ISSUER) and not before.get(_TRUST_ISSUER):
         return {_AUTH_METHOD.name: PRIVATE_KEY_JWT}
     if fields.get("profile") != FAPI2 or before.get("profile") == FAPI2:
@@ -341,6 +351,8 @@ def _field_errors(
             yield from group_errors(value, before.get(field.name, ()))
         case Kind.ISSUERS:
             yield from _issuer_errors(field, label, value, before.get(field.name, ()))
+        case Kind.ORIGINS | Kind.PATHS:
+            yield from _entry_errors(field, label, value, before.get(field.name, ()))
         case Kind.ROLES:
             yield from role_errors(value, before.get(field.name, ()))
         case Kind.CHOICES:
@@ -363,14 +375,22 @@ def _issuer_errors(
     field: Field, label: Message, entries: Collection[str], before: Collection[str]
 ) -> Iterable[Message]:
     """Yield the errors of a list of issuers; entries that are there already may stay."""
+    yield from _entry_errors(field, label, entries, before)
+    issuers = {entry.partition(" ")[0] for entry in entries}
+    if len(issuers) < len(entries) <= MAX_URLS:
+        yield Message("%(label)s: an issuer is listed twice", label=label)
+
+
+def _entry_errors(
+    field: Field, label: Message, entries: Collection[str], before: Collection[str]
+) -> Iterable[Message]:
+    """Yield the errors of a list that `field.url_error` checks; present entries may stay."""
     if len(entries) > MAX_URLS:
         yield Message("%(label)s: there are more than %(most)d", label=label, most=MAX_URLS)
         return
     for entry in entries:
         if entry not in before and (error := field.url_error(entry)):
             yield refused(label, entry, error)
-    if len({entry.partition(" ")[0] for entry in entries}) < len(entries):
-        yield Message("%(label)s: an issuer is listed twice", label=label)
 
 
 def text_error(label: Message, text: str) -> Message | None:

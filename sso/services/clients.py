@@ -22,7 +22,7 @@ from sso.flow import resources, role_claims
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import apis, checks, own_apis, revocation
+from sso.services import apis, checks, own_apis, proxied_clients, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
@@ -294,8 +294,10 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     before = client.client_metadata
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
+    metadata |= proxied_clients.of_proxy(metadata)
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
     errors = checks.metadata_errors(metadata, before)
+    errors += proxied_clients.proxy_errors(metadata, before)
     earlier = [entry for name in apis.FIELDS_OF_CLIENT for entry in before.get(name, ())]
     errors += apis.client_errors(metadata, earlier)
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD

@@ -201,7 +201,9 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         and any program on the user's device may have the same one (RFC 8252 §8.6). Nobody vouches
         for an agent: people are asked each time, also because its document may have changed.
         """
-        ask_each_time = self.is_agent or (self.is_public and urls.is_native(redirect_uri))
+        # Behind a proxy, a code is of use in the browser only that asked for it.
+        is_on_device = self.is_public and not self.proxy_urls
+        ask_each_time = self.is_agent or (is_on_device and urls.is_native(redirect_uri))
         is_first_party = self.first_party and not self.is_agent
         return Policy(is_first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
 
@@ -218,7 +220,9 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return response_type in self.client_metadata.get("response_types", [])
 
     def check_grant_type(self, grant_type: str) -> bool:
-        return grant_type in self.client_metadata.get("grant_types", [])
+        # Behind a proxy, this server uses the codes itself: they buy no tokens.
+        metadata = self.client_metadata
+        return grant_type in metadata.get("grant_types", []) and not metadata.get("proxy_urls")
 
 
 COLUMNS = prepared.columns(RegisteredClient, prepared.table(Client), "client_")

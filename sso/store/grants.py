@@ -32,7 +32,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.flow.resources import qualified
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import prepared
+from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.groups import has_member
 from sso.store.users import USER_PROFILE, UserProfile
@@ -276,6 +276,20 @@ def find_live_grant(connection: Connection, grant_id: UUID, client_id: str) -> L
     values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
     row = prepared.first(connection, _FIND, values)
     return live_grant_of(row) if row else None
+
+
+_FIND_WITH_CLIENT = join_live_grant(
+    select(*clients.COLUMNS, *LIVE_GRANT).select_from(Client), bindparam("grant_id", type_=Uuid())
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find_with_client(
+    connection: Connection, client_id: str, grant_id: UUID | None
+) -> tuple[RegisteredClient | None, LiveGrant | None]:
+    """Return the enabled client, and its grant as `find_live_grant` does. One statement."""
+    values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
+    row = prepared.first(connection, _FIND_WITH_CLIENT, values)
+    return (clients.registered_client(row), live_grant_of(row)) if row else (None, None)
 
 
 def find_consent(user_id: UUID, client_id: str) -> Consent | None:

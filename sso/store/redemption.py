@@ -138,7 +138,7 @@ def find_code_with_client(
     return clients.registered_client(row), code, grants.live_grant_of(row)
 
 
-_REDEMPTION = Redemption(
+_REDEEM_CODE = (
     update(_CODES)
     .where(
         _CODES.c.digest == bindparam("code_digest"),
@@ -152,6 +152,7 @@ _REDEMPTION = Redemption(
     )
     .values(used_at=bindparam("now"))
 )
+_REDEMPTION = Redemption(_REDEEM_CODE)
 
 
 def redeem_code(connection: Connection, digest: str, client_id: str, token: NewToken) -> bool:
@@ -160,6 +161,12 @@ def redeem_code(connection: Connection, digest: str, client_id: str, token: NewT
     """
     values = {"code_digest": digest, "client": client_id, "now": token.issued_at}
     return _REDEMPTION.run(connection, token, values)
+
+
+def use_code(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
+    """Redeem a code without tokens; return False as `redeem_code` does. Atomic."""
+    values = {"code_digest": digest, "client": client_id, "now": now}
+    return prepared.changed(connection, _REDEEM_CODE, values)
 
 
 _FIND_REDEEMED = refusals.find_redeemed(_CODES, _CODES.c.digest, _CODES.c.used_at)

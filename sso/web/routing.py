@@ -35,6 +35,11 @@ csrf = CSRFProtect()
 PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
 GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
 ANY = ("GET", "POST", "PUT", "PATCH", "DELETE")
+# Envoy asks with the method of the request, which may be one of WebDAV.
+EVERY = (
+    *(*ANY, "OPTIONS", "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK"),
+    *("REPORT", "SEARCH"),
+)
 ANY_ORIGIN, REGISTERED_ORIGINS = "any", "registered"
 _EXTENSION = "sso.routes"
 

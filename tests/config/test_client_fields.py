@@ -46,6 +46,8 @@ VALUES = {
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
 }
+# A client behind a proxy has neither a secret nor other URLs.
+PROXY = {"proxy_urls": ["https://books.example"], "public_paths": ["/health", "/static/*"]}
 # In place of a key of its own, and so apart from the rest.
 TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*", "trust_audience": "sso"}
 
@@ -58,6 +60,8 @@ def value_of(field: Field) -> object:
     """A value of a field that the table gives no other."""
     if field.kind is Kind.SWITCH:
         return True
+    if field.name in PROXY:
+        return []
     return field.default or field.choices[0]
 
 
@@ -80,7 +84,7 @@ def options(command: click.Command) -> dict[str, click.Option]:
 
 def test_create_has_an_option_for_each_field() -> None:
     found = options(connect.create)
-    own = {"public", "service", "device", "exchange", "assertions"}
+    own = {"public", "proxy", "service", "device", "exchange", "assertions"}
     assert found.keys() - OF_PRESETS - own == names([f for f in SETTABLE if f.option])
     for field in SETTABLE:
         if field.option:
@@ -158,6 +162,18 @@ def test_a_trusted_issuer_is_shown_as_well(app: Flask) -> None:
         assert {name: document[name] for name in TRUST} == TRUST
 
 
+def test_a_place_behind_a_proxy_is_shown_as_well(app: Flask) -> None:
+    made = make_client(app, redirect_uris=[], **PROXY)
+    with app.app_context():
+        client = stored_clients.find(made.client_id)
+        assert client
+        [entry] = apply.declaration()["clients"]
+        for fields in (clients.described(client), view(client), entry):
+            assert {name: fields[name] for name in PROXY} == PROXY
+            assert fields["redirect_uris"] == ["https://books.example/.sso/callback"]
+            assert fields["token_endpoint_auth_method"] == "none"
+
+
 def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None:
     with app.test_request_context():
         inputs = {field.name for field in ClientForm() if field.name not in ("csrf_token", "seen")}
@@ -172,15 +188,17 @@ def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
     make_api(app, API)
     made = make_client(app, **everything())
     trusting = make_client(app, **TRUST)
+    proxied = make_client(app, redirect_uris=[], **PROXY)
     staff = sign_in_staff(app)
     pages = {
         id_: staff.open(f"{ADMIN}/application?id={id_}").html
-        for id_ in (made.client_id, trusting.client_id)
+        for id_ in (made.client_id, trusting.client_id, proxied.client_id)
     }
+    apart = dict.fromkeys(TRUST, trusting) | dict.fromkeys(PROXY, proxied)
     for field in SETTABLE:
         if field.fact:
             title = field.fact.title or (field.form and field.form.label) or ""
-            client_id = trusting.client_id if field.name in TRUST else made.client_id
+            client_id = apart.get(field.name, made).client_id
             assert f"<dt>{html.escape(title, quote=False)}</dt>" in pages[client_id]
 
 

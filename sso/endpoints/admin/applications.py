@@ -136,11 +136,11 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"title": title, "text": gettext(fact.on if value else fact.off)}
         elif not value and fact.empty:
             yield {"title": title, "text": gettext(fact.empty)}
-        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS):
+        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS, Kind.ORIGINS):
             yield {"title": title, "urls": value if isinstance(value, list) else [value]}
         elif value and field.kind is Kind.APIS:
             yield {"title": title, "links": list(_links(value))}
-        elif value and field.kind in (Kind.NAMES, Kind.ROLES):
+        elif value and field.kind in (Kind.NAMES, Kind.ROLES, Kind.PATHS):
             yield {"title": title, "text": ", ".join(value)}
         elif value and field.kind is Kind.CHOICES:
             titles = [gettext(field.titles[choice]) for choice in value]

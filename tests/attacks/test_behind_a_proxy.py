@@ -1,0 +1,197 @@
+"""The attacker wants into an application behind a proxy: unseen, or as somebody else."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import make_api, make_client, make_user
+from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_TRUSTED_PROXIES="1")
+
+
+@pytest.fixture
+def wiki(app: Flask) -> Proxied:
+    return Proxied(app, make_proxied(app, public_paths=["/health", "/static/*"]))
+
+
+FORGED = {
+    "another host": {"X-Forwarded-Host": "evil.example"},
+    "its own and another": {"X-Forwarded-Host": "wiki.example.com, evil.example"},
+    "a port": {"X-Forwarded-Host": "wiki.example.com:8443"},
+    "a user": {"X-Forwarded-Host": "wiki.example.com@evil.example"},
+    "a path": {"X-Forwarded-Host": "wiki.example.com/evil"},
+    "plain http": {"X-Forwarded-Proto": "http"},
+    "no scheme": {"X-Forwarded-Proto": "javascript"},
+    "no method": {"X-Forwarded-Method": ""},
+    "two methods": {"X-Forwarded-Method": "GET,POST"},
+    "no path": {"X-Forwarded-Uri": ""},
+    "a whole URL": {"X-Forwarded-Uri": "https://evil.example/"},
+    "a long path": {"X-Forwarded-Uri": "/" + "x" * 8000},
+}
+
+
+@pytest.mark.parametrize("headers", FORGED.values(), ids=FORGED.keys())
+def test_forged_headers(
+    wiki: Proxied, browser: Browser, user: User, headers: dict[str, str]
+) -> None:
+    wiki.sign_in(browser)
+    answer = wiki.ask("/", headers)
+    assert answer.status_code == 400
+    assert [answer.headers[name] for name in IDENTITY] == [""] * 5
+    assert "Location" not in answer.headers
+    assert not answer.headers.getlist("Set-Cookie")
+
+
+def test_headers_that_no_proxy_sent(make_app: Callable[..., Flask]) -> None:
+    app = make_app()
+    answer = Proxied(app, make_proxied(app)).ask()
+    assert answer.status_code == 400
+    assert "SSO_TRUSTED_PROXIES" in answer.get_json()["error_description"]
+
+
+@pytest.mark.parametrize("name", ["rd", "redirect_uri", "return_to", "resume"])
+def test_a_page_elsewhere(wiki: Proxied, browser: Browser, user: User, name: str) -> None:
+    """No parameter says where to return to, and the path cannot become a host."""
+    sent = wiki.ask("/", path=f"?{name}=https://evil.example/")
+    assert wiki.ask(wiki.callback(browser, sent)).headers["Location"] == f"{WIKI}/"
+    for uri in ("//evil.example/", "/\\evil.example", "/.sso/callback?x"):
+        answer = wiki.ask(uri)
+        if answer.status_code == 303:
+            place = wiki.ask(wiki.callback(browser, answer)).headers
+            assert place.get("Location", WIKI).startswith(WIKI)
+
+
+NEARLY = [
+    "/health/", "/health/../admin", "/static/../admin", "/static/%2e%2e/admin",
+    "/static/..%2fadmin", "/static/..;/admin", "/static/a%5c..%5cadmin", "/static", "/static/\\x",
+    "/static//admin", "/static/./x",
+    "/%68ealth", "/HEALTH", "//health", "/static/a%00",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("uri", NEARLY)
+def test_a_path_that_looks_public(wiki: Proxied, uri: str) -> None:
+    assert wiki.ask(uri).status_code == 303
+
+
+def test_the_cookie_of_somebody_else(wiki: Proxied, browser: Browser, user: User) -> None:
+    """It is signed, and belongs to one application at one host."""
+    wiki.sign_in(browser)
+    other = Proxied(wiki.app, make_proxied(wiki.app, name="Other"))
+    other.cookies |= wiki.cookies
+    assert other.ask().status_code == 303
+    name = "sso-session"
+    signed = wiki.cookies[name]
+    for forged in (signed[:-2], "x" + signed, signed + "x", "", "." * 5000, signed.split(".")[0]):
+        wiki.cookies[name] = forged
+        assert wiki.ask().status_code == 303
+
+
+def test_a_sign_in_of_the_attacker(app: Flask, wiki: Proxied, browser: Browser, user: User) -> None:
+    """The victim is sent to the attacker's authorization response, to work in his account."""
+    make_user(app, "eve@example.com")
+    attacker, theirs = Proxied(app, wiki.client_id), Browser(app)
+    sent = attacker.ask()
+    theirs.open(sent.headers["Location"])
+    way = theirs.sign_in("eve@example.com").url.removeprefix(WIKI)
+    for victim in (Proxied(app, wiki.client_id), wiki):
+        if victim is wiki:
+            victim.ask()  # has a secret of its own
+        answer = victim.ask(way)
+        assert answer.status_code == 400
+        assert "sso-session" not in victim.cookies
+    assert attacker.ask(way).status_code == 303  # nobody has used it up
+    assert attacker.ask().status_code == 200
+
+
+def test_a_stolen_code(wiki: Proxied, browser: Browser, user: User) -> None:
+    """The attacker has the victim's response, and an attempt of his own."""
+    way = wiki.callback(browser, wiki.ask())
+    attacker = Proxied(wiki.app, wiki.client_id)
+    state = attacker.ask().headers["Location"].partition("state=")[2].partition("&")[0]
+    code = way.partition("code=")[2].partition("&")[0]
+    issuer = way.partition("iss=")[2].partition("&")[0]
+    assert attacker.ask(way).status_code == 400
+    assert attacker.ask(f"/.sso/callback?code={code}&state={state}&iss={issuer}").status_code == 400
+    assert attacker.ask().status_code == 303
+
+
+RESPONSES = [
+    "", "?code=x", "?state=x&code=x", "?state=x&state=y", "?code=%00&state=%ff", "?" + "a=b&" * 200,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", RESPONSES)
+def test_made_up_responses(wiki: Proxied, query: str) -> None:
+    wiki.ask()
+    assert wiki.ask(f"/.sso/callback{query}").status_code == 400
+
+
+def test_a_response_is_used_once(wiki: Proxied, browser: Browser, user: User) -> None:
+    """Also by its own browser; the session that it gave stays."""
+    way = wiki.callback(browser, wiki.ask())
+    assert wiki.ask(way, method="HEAD").status_code == 400
+    assert wiki.ask(way, method="POST").status_code == 400
+    assert wiki.ask(way).status_code == 303
+    assert wiki.ask(way).status_code == 400
+    assert wiki.ask().status_code == 200
+
+
+def test_another_state_of_the_same_browser(wiki: Proxied, browser: Browser, user: User) -> None:
+    """Each attempt has a verifier of its own."""
+    way, other = wiki.callback(browser, wiki.ask("/a")), wiki.ask("/b").headers["Location"]
+    state = other.partition("state=")[2].partition("&")[0]
+    before = way.partition("state=")[2].partition("&")[0]
+    assert wiki.ask(way.replace(before, state)).status_code == 400
+
+
+def test_a_request_that_was_not_made_here(
+    app: Flask, wiki: Proxied, browser: Browser, user: User
+) -> None:
+    """A code for a public client is worth nothing without our verifier, nor with the plain one."""
+    wiki.ask()
+    for challenge in ({}, {"code_challenge": "x" * 43, "code_challenge_method": "S256"}):
+        query = {
+            "response_type": "code", "client_id": wiki.client_id, "state": "s", "scope": "openid",
+            "redirect_uri": f"{WIKI}/.sso/callback", **challenge,
+        }  # fmt: skip
+        page = browser.open_authorize(query)
+        if "password" in page.fields:
+            page = browser.sign_in()
+        assert wiki.ask(page.url.removeprefix(WIKI)).status_code == 400
+
+
+def test_tokens_for_others(app: Flask, browser: Browser, user: User) -> None:
+    """Neither for another API, nor a person's who is not in the group, nor one that is bound."""
+    wiki = Proxied(app, make_proxied(app, groups=["staff"]))
+    make_api(app, WIKI)
+    make_api(app, "https://docs.example")
+    reader = make_client(app, apis=[WIKI, "https://docs.example"], first_party=True)
+    for resource in (WIKI, "https://docs.example"):
+        page = browser.approve(reader, resource=resource, scope="openid read")
+        token = reader.exchange(page.code).get_json()["access_token"]
+        for sent in (token, token[:-2], "x.y.z", ""):
+            headers = {"Authorization": f"Bearer {sent}", "Sec-Fetch-Mode": "cors"}
+            assert wiki.ask("/", headers).status_code == 401
+    make_user(app, "ann@example.com", groups=["staff"])
+    member = Browser(app)
+    member.authorize(reader, resource=WIKI, scope="openid read")
+    token = reader.exchange(member.sign_in("ann@example.com").code).get_json()["access_token"]
+    headers = {"Authorization": f"Bearer {token}", "Sec-Fetch-Mode": "cors"}
+    assert wiki.ask("/", headers).status_code == 200
+
+
+def test_another_kind_of_client(app: Flask, browser: Browser, user: User) -> None:
+    """An ordinary client's grant does not open a proxy's application."""
+    plain = make_client(app, public=True, redirect_uris=[f"{WIKI}/.sso/callback"])
+    answer = Proxied(app, plain.client_id).ask()
+    assert answer.status_code == 400
+    assert Proxied(app, "unknown").ask().status_code == 400
+    assert app.test_client().get(f"{BASE}/forward-auth/%00", base_url=ORIGIN).status_code == 400
