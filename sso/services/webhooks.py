@@ -213,15 +213,15 @@ def _errors(
         errors.append(
             Message("the URL %(url)s is refused: %(reason)s", url=repr(url[:200]), reason=error)
         )
-    known = ", ".join(WEBHOOK_EVENTS)
+    every = ", ".join(WEBHOOK_EVENTS)
     unknown = sorted(set(events) - set(WEBHOOK_EVENTS) - set(webhook.events if webhook else ()))
     if unknown:
         names = ", ".join(unknown)[:200]
         errors.append(
-            Message("unknown events: %(unknown)s; known: %(known)s", unknown=names, known=known)
+            Message("unknown events: %(unknown)s; known: %(known)s", unknown=names, known=every)
         )
     elif not events:
-        errors.append(Message("there is no event; known: %(known)s", known=known))
+        errors.append(Message("there is no event; known: %(known)s", known=every))
     return errors
 
 
