@@ -1,7 +1,7 @@
 """Clients that are identified by a metadata document: read it, and find the client.
 
 `examine` reads the document before the transaction of a request, because it may have to wait;
-`find` returns the client. Nothing is stored: see `services.agents.admit`.
+`current` returns the client. Nothing is stored: see `services.agents.admit`.
 """
 
 import json

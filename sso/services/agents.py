@@ -29,8 +29,7 @@ from sso.store import clients as stored_clients
 OFF, LISTED, ANY = "off", "listed", "any"  # SSO_CLIENT_DOCUMENTS
 MOST_DOMAINS = 1000
 MOST_OPEN = 10_000  # clients that registered themselves
-_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
+_DOMAIN = re.compile(client_documents.DOMAIN)
 
 
 class Refused(OperatorError):

@@ -26,9 +26,10 @@ MOST_REDIRECT_URIS = 20
 SCOPE = "openid profile email offline_access"  # of an agent that names none
 _OF_OPERATORS = ("groups",)
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+DOMAIN = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?"  # in lower case
 # Exactly one spelling for each document: identifiers are compared character by character (§3).
 _URL = re.compile(
-    rf"https://(?P<domain>(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)"
+    rf"https://(?P<domain>{DOMAIN})"
     r"(?P<port>:[1-9][0-9]{0,4})?(?P<path>(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+/?)"
 )
 

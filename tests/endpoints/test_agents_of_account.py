@@ -58,7 +58,7 @@ def test_an_agent_is_named_by_its_domain(
     connect(browser, agent(app))
     row = row_of(browser.open(ACCOUNT).html, "agent.example")
     assert row.index("agent.example") < row.index("calls itself")
-    assert "Documents: Read documents" in row
+    assert "<bdi>Documents: Read documents</bdi>" in row  # also among words from right to left
     assert "Change documents" not in row
     assert "since" in row
     assert "127.0.0.1" in row
