@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: a package imports only what stands before it.
 ORDER = (
     *("clock", "errors", "i18n", "process", "ldap"),
-    *("extensions", "flow", "crypto", "config", "presets", "mcp"),
+    *("extensions", "flow", "crypto", "config", "saml", "presets", "mcp"),
     *("imports", "context"),
     *("models", "observability", "upstream", "database", "audit", "ratelimit", "store"),
     *("metrics", "mfa"),
@@ -241,7 +241,7 @@ NOUNS = {
         "preview",
         "refusals",
     ),
-    *("resources", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
+    *("resources", "saml", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
     "worker",
 }
 PAIRS = {
@@ -308,6 +308,9 @@ EVERY = {
 ADDRESSES = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
     f"{BASE}/oauth2/par": {"POST"},
+    f"{BASE}/saml/metadata": {"GET"},
+    f"{BASE}/saml/sso": {"GET", "POST"},
+    f"{BASE}/saml/slo": {"GET"},
     f"{BASE}/oauth2/device_authorization": {"POST"},
     f"{BASE}/oauth2/token": {"POST"},
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},

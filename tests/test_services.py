@@ -7,6 +7,7 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -65,6 +66,7 @@ from sso.services import (
     preview,
     revocation,
     second_factors,
+    service_providers,
     signing_keys,
     webhooks,
 )
@@ -243,6 +245,18 @@ def with_documents(_: World) -> None:
     current_app.extensions["sso.settings"] = replace(settings, client_documents="any")
 
 
+def of_provider(_: World) -> str:
+    """A file with the metadata of a service provider."""
+    with NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
+        file.write(
+            '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://w">'
+            '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
+            '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"'
+            ' Location="https://wiki.example/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+        )
+    return file.name
+
+
 def admitted(_: World) -> None:
     agents.allow(audit.SYSTEM, "agent.example")
     metadata = client_documents.registered(AGENT, DOCUMENT).client_metadata
@@ -276,6 +290,8 @@ CASES = [
     plain(client_documents.scope_of, "", None),
     plain(clients.draft_agent, "", AGENT, METADATA, "open"),
     plain(clients.new_client_id, ""),
+    plain(service_providers.certificates, "", Path(__file__)),
+    plain(service_providers.imported, "", of_provider),
     act(accounts.create, "user_created", "verify", **ERIN, password=NEW),
     act(accounts.create, "user_created", "", **ERIN, password=NEW, email_verified=True),
     act(accounts.create, "user_created", "invite", **ERIN, is_invited=True),
@@ -429,6 +445,7 @@ CASES = [
     act(signing_keys.rotate, "key_rotated " * len(keys.ALGORITHMS), "", SECRET_KEY, force=True),
     act(signing_keys.retire, "key_retired", "", lambda w: w.key("next"), SECRET_KEY),
     plain(signing_keys.ensure, "", SECRET_KEY),
+    plain(signing_keys.ensure_saml, "", [SECRET_KEY]),
     plain(signing_keys.require_any_open, "", SECRET_KEY),
     act(second_factors.request_emailed_code, "enrolment_code_asked", "enrolment_code", user,
         of("session")),
@@ -577,7 +594,8 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "proxied_clients", "changes", "profiles", "roles", "api_values"}
+APART = {"transaction", "checks", "proxied_clients", "saml_checks", "changes", "profiles", "roles",
+         "api_values"}  # fmt: skip
 
 
 def _planned(**declared: Any) -> list[declared_accounts.Planned]:

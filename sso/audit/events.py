@@ -108,6 +108,9 @@ class Event(StrEnum):
     REFRESH_TOKEN_REUSED = "refresh_token_reused", _SENT
     RESET_ASKED = "reset_asked"
     SCOPE_DROPPED = "scope_dropped"
+    SAML_ASSERTION_ISSUED = "saml_assertion_issued"
+    SAML_LOGOUT_REFUSED = "saml_logout_refused", _ANYWAY
+    SAML_REFUSED = "saml_refused", _ANYWAY
     SERVICE_TOKEN_ISSUED = "service_token_issued"
     SESSION_ENDED = "session_ended", _SENT
     SIGN_UP_ASKED = "sign_up_asked"
@@ -202,6 +205,9 @@ class Event(StrEnum):
     PUSHED_REQUEST_LIMITED = "pushed_request_limited", _ANYWAY
     PUSHED_REQUEST_REFUSED_LIMITED = "pushed_request_refused_limited", _ANYWAY
     REVOCATION_REFUSED_LIMITED = "revocation_refused_limited", _ANYWAY
+    SAML_ASSERTION_ISSUED_LIMITED = "saml_assertion_issued_limited", _ANYWAY
+    SAML_LOGOUT_REFUSED_LIMITED = "saml_logout_refused_limited", _ANYWAY
+    SAML_REFUSED_LIMITED = "saml_refused_limited", _ANYWAY
     SCOPE_DROPPED_LIMITED = "scope_dropped_limited", _ANYWAY
     SECOND_FACTOR_LIMITED = "second_factor_limited", _ANYWAY
     SERVICE_TOKEN_ISSUED_LIMITED = "service_token_issued_limited", _ANYWAY

@@ -80,7 +80,8 @@ def signing_key_life() -> Findings:
             ),
         )
         return
-    age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
+    active = [row for row in rows if row.state == KeyState.ACTIVE and row.alg != keys.SAML]
+    age = max(clock.now() - (row.activated_at or row.created_at) for row in active)
     if age > timedelta(seconds=context.settings().key_lifetime) + ROTATION_IS_LATE:
         hint = Message(
             "%(command)s rotates them by SSO_KEY_LIFETIME: check that it runs",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,11 +30,17 @@ from sso.config.client_fields import (
 from sso.config.fields import LISTS, MAPPINGS, Field, Kind, Option
 from sso.extensions import db
 from sso.models import Client, Grant
+from sso.process import program
 from sso.process.program import COMMAND
 from sso.services import checks, clients, groups
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
 from sso.store import devices, grants, outbox, service_tokens
+
+if TYPE_CHECKING:
+    from sso.services import service_providers
+else:
+    service_providers = program.late_module("sso.services.service_providers")  # 60 ms
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -134,6 +140,7 @@ _REMOVABLE = [pair for pair in _FIELDS if pair[1].removal]
 _READERS: Mapping[Kind, Callable[[str], Any]] = {
     Kind.IMAGE: checks.logo,
     Kind.KEY_SET: lambda path: checks.jwks(Path(path)),
+    Kind.CERTIFICATES: lambda path: service_providers.certificates(Path(path)),
 }
 
 
@@ -194,6 +201,11 @@ _PRESET = (
 )  # fmt: skip
 
 
+_METADATA: Decorator = click.option(
+    "--metadata", metavar="FILE|URL", help="SAML: the metadata of the service provider."
+)
+
+
 # Options that add a grant type.
 _GRANT_OPTIONS = {
     "service": (
@@ -232,7 +244,8 @@ def _grant_types(options: dict[str, Any]) -> list[str] | None:
 
 def needs_redirect_uri(options: Mapping[str, Any]) -> bool:
     """Return whether a new client with these options signs people in by their browser."""
-    return not any(options.get(name) for name in ("service", "device", "assertions", "proxy_urls"))
+    kinds = ("service", "device", "assertions", "proxy_urls", "saml", "saml_entity_id", "metadata")
+    return not any(options.get(name) for name in kinds)
 
 
 def create_options(function: Function) -> Function:
@@ -248,7 +261,12 @@ def create_options(function: Function) -> Function:
         "--proxy", is_flag=True,
         help="It has no sign-in of its own: the proxy in front of --url asks this server.",
     )  # fmt: skip
-    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, proxy, *grants, *switches]
+    saml = click.option(
+        "--saml", is_flag=True,
+        help="It speaks SAML: give --metadata, or --entity-id and --acs-url.",
+    )  # fmt: skip
+    kinds = (public, proxy, saml, _METADATA)
+    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, *kinds, *grants, *switches]
     return decorated(function, options)
 
 
@@ -256,7 +274,7 @@ def update_options(function: Function) -> Function:
     """Add the options of `flask client update`."""
     pairs = [pair for pair in _FIELDS if pair in [*_SWITCHES, *_REMOVABLE]]
     grants = [_grant_option(*pair, is_flag=False) for pair in _GRANT_OPTIONS.items()]
-    options = [*_SHARED, *(switch_or_removal(*pair) for pair in pairs), *grants]
+    options = [*_SHARED, *(switch_or_removal(*pair) for pair in pairs), _METADATA, *grants]
     return with_options(*_EDITS)(decorated(function, options))
 
 
@@ -267,6 +285,7 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
+    options = _with_metadata(options)
     grant_types = _grant_types(options)
     texts = {name: value for name, value in options.items() if value not in (None, ())}
     for field, option in removed:
@@ -281,6 +300,20 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
         reader = _READERS.get(FIELDS[name].kind)
         fields[name] = reader(value) if reader else value
     return fields
+
+
+def _with_metadata(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the fields of `--metadata`; options win. Raises `Invalid`."""
+    speaks_saml, source = options.pop("saml", None), options.pop("metadata", None)
+    if source is not None:
+        imported = service_providers.imported(source)
+        for note in imported.notes:
+            click.echo(note, err=True)
+        sent = {name: value for name, value in options.items() if value not in (None, ())}
+        options = {**options, **imported.fields, **sent}
+    if speaks_saml and not options.get("saml_entity_id"):
+        raise click.UsageError("--saml needs --metadata, or --entity-id and --acs-url.")
+    return options
 
 
 def edits_given(options: dict[str, Any]) -> dict[str, ListEdit]:
@@ -526,6 +559,17 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
         return
     issued = [("client_secret", secret)] if client.has_secret else []
     issuer = context.settings().issuer
+    if client.is_saml:
+        base = f"{context.settings().base_url}/saml"
+        print_record([
+            ("client_id", client.client_id),
+            ("entity ID", client.entity_id),
+            ("our entity ID and metadata", f"{base}/metadata"),
+            ("single sign-on", f"{base}/sso"),
+            ("single logout", f"{base}/slo"),
+        ])  # fmt: skip
+        print_line("It speaks SAML: it has no secret. Give it the URL of our metadata.")
+        return
     server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
     print_record([("client_id", client.client_id), *issued, *server])
     if client.proxy_urls:

@@ -63,7 +63,8 @@ def create(
     for name, option in required.items():
         if not options[name]:
             raise click.UsageError(f"Missing option '{option}'.")
-    client, secret = clients.register(audit.operator(), shown_clients.fields_given(options))
+    fields = shown_clients.fields_given(options)
+    client, secret = clients.register(audit.operator(), fields)
     db.session.commit()
     print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)

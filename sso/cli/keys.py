@@ -11,6 +11,7 @@ from sso.audit import chain
 from sso.audit.chain import ChainBroken
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import ProgressReport, iso, print_json, print_line, print_table, progress_bar
+from sso.crypto.keys import ALGORITHMS, SAML
 from sso.extensions import db
 from sso.jobs import upkeep
 from sso.jobs.upkeep import ReencryptionCount
@@ -41,14 +42,21 @@ def list_(as_json: bool) -> None:
     help="Make new keys where SSO_SECRET_KEY does not open those there are, because the secret key "
     "that does is lost for good. Implies --force.",
 )
+@click.option(
+    "--saml",
+    is_flag=True,
+    help="Rotate the key of SAML alone. Service providers that do not read the metadata by "
+    "themselves need its certificate first.",
+)
 @json_option
-def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
+def rotate(force: bool, lost_secret_key: bool, saml: bool, as_json: bool) -> None:
     """Make the next keys active, and publish new next keys."""
     activated = signing_keys.rotate(
         audit.operator(),
         context.settings().secret_keys,
         force or lost_secret_key,
         discard=lost_secret_key,
+        algorithms=(SAML,) if saml else ALGORITHMS,
     )
     db.session.commit()
     context.forget_keys()

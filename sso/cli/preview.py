@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from sso.flow.token_claims import Missing, Reason
 from sso.models import User
 from sso.process.program import COMMAND
 from sso.services import preview as previews
-from sso.services.preview import Preview, Stop, Token, Tokens
+from sso.services.preview import Assertion, Preview, Stop, Token, Tokens
 from sso.store.clients import RegisteredClient
 
 _TIMES = ("exp", "iat", "auth_time", "updated_at")
@@ -72,13 +73,16 @@ def preview(
     if result.stops:
         stops = [("", _of_stop(stop, result)) for stop in result.stops]
         _print_remarks("The sign-in fails, and the application gets nothing", stops)
-    if result.tokens:
+    if result.tokens or result.assertion:
         _print_sign_in(result)
-        _print_tokens(result.tokens, result.client)
+        if result.tokens:
+            _print_tokens(result.tokens, result.client)
+        if result.assertion:
+            _print_assertion(result.assertion)
         _print_roles(result)
         missing = [(", ".join(names), remark) for names, remark in _grouped(result)]
         _print_remarks("What the application does not get, and why", missing)
-        _print_remarks("Note", [("", remark) for remark in _notes(result, result.tokens)])
+        _print_remarks("Note", [("", remark) for remark in _notes(result)])
 
 
 def _print_sign_in(preview: Preview) -> None:
@@ -118,6 +122,14 @@ def _print_tokens(tokens: Tokens, client: RegisteredClient) -> None:
     print_line(
         "These are examples without signature. Times, sid, jti and at_hash differ each time."
     )
+
+
+def _print_assertion(assertion: Assertion) -> None:
+    name_id = assertion.name_id or "random, made at the first sign-on"
+    print_line()
+    print_line("Assertion: tells the application who signed in")
+    print_record([(f"  NameID ({assertion.kind})", name_id)])
+    _print_claims("Attributes of the assertion", dict(assertion.attributes))
 
 
 def _print_roles(preview: Preview) -> None:
@@ -202,6 +214,13 @@ def _of_stop(stop: Stop, preview: Preview) -> Remark:
                 f"{COMMAND} client update {client.client_id} --device, if people use it on a "
                 "device",
             )
+        case Stop.NAME_ID_MISSING:
+            return Remark(
+                f"{user.name} has no value for the NameID, which is {client.saml_name_id}; only a "
+                "verified email address counts, and the scope has to allow it.",
+                f"{COMMAND} user update {quoted_email} --email-verified, or "
+                f"{COMMAND} client update {client.client_id} --name-id persistent",
+            )
         case Stop.ALL_WITHHELD:
             return Remark(f"{user.name} does not allow any requested scope.", _ask_again(user))
 
@@ -259,13 +278,15 @@ def _grouped(preview: Preview) -> Iterator[tuple[list[str], Remark]]:
         yield [missing.claim for missing in claims], _of_missing(claims[0], preview)
 
 
-def _notes(preview: Preview, tokens: Tokens) -> Iterator[Remark]:
-    client = preview.client
+def _notes(preview: Preview) -> Iterator[Remark]:
+    client, tokens = preview.client, preview.tokens
     if preview.dropped:
         yield Remark(
             f"Requested, but not granted: {preview.dropped}.",
             f"{COMMAND} client update {client.client_id} --add-scope SCOPE, if it is a scope here",
         )
+    if tokens is None:
+        return
     if tokens.id_token is None:
         yield Remark(
             "There is no identity token without the scope openid.",
@@ -301,6 +322,7 @@ def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
         "id_token": _token(tokens.id_token) if tokens else None,
         "access_token": _token(tokens.access_token) if tokens else None,
         "access_tokens": [_token(token) for token in tokens.access_tokens] if tokens else [],
+        "assertion": asdict(preview.assertion) if preview.assertion else None,
         "roles": {roles.audience: roles.sources for roles in preview.roles},
         "missing": [
             {
@@ -312,7 +334,7 @@ def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
             }
             for missing in preview.missing
         ],
-        "notes": [note._asdict() for note in _notes(preview, tokens)] if tokens else [],
+        "notes": [note._asdict() for note in _notes(preview)],
     }
 
 

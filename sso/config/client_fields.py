@@ -32,6 +32,15 @@ def _backchannel_error(text: str) -> Message | None:
     return Message("it has a fragment") if "#" in text else call_error(text)
 
 
+def _web_url_error(text: str) -> Message | None:
+    """The browser is sent there."""
+    if error := strict_url_error(text):
+        return error
+    if urlsplit(text).scheme not in ("http", "https"):
+        return Message("it is neither http nor https")
+    return Message("it has a fragment") if "#" in text else None
+
+
 def _jwks_uri_error(text: str) -> Message | None:
     if error := strict_url_error(text):
         return error
@@ -90,6 +99,11 @@ GRANT_TYPES = {
 ID_TOKEN_CLAIMS = {
     "standard": N_("Who signed in, and when"),
     "all": N_("The whole profile, for applications that do not ask userinfo"),
+}
+NAME_IDS = {
+    "persistent": N_("A random identifier, another one at each application"),
+    "email": N_("The email address"),
+    **{name: name for name in ("sub", "preferred_username", "nickname", "name", "phone_number")},
 }
 _TABLE = (
     Field(
@@ -383,6 +397,64 @@ _TABLE = (
         choices=CLIENT_ALGORITHMS, fapi_choices=FAPI_ALGORITHMS,
         noun=Message("the algorithm of authorization responses"),
         option=Option("response-alg", removal="Do not sign authorization responses."),
+    ),
+    Field(
+        "saml_entity_id", Kind.TEXT, "SAML: the entity ID of the service provider.",
+        noun=Message("the entity ID"),
+        option=Option("entity-id", metavar="ID"),
+        form=Input(N_("SAML: entity ID"), N_("Only for applications that speak SAML.")),
+        fact=Fact(),
+    ),
+    Field(
+        "saml_acs_urls", Kind.REDIRECT_URIS,
+        "SAML: URLs that receive assertions, compared exactly; the first is the default.",
+        default=[],
+        noun=Message("the assertion consumer service"),
+        excess=N_("there are more than %(most)d assertion consumer services"),
+        option=Option("acs-url", "SAML: a URL that receives assertions.", metavar="URL"),
+        form=Input(N_("SAML: assertion consumer services, one on each line"), rows=2),
+        fact=Fact(N_("SAML: assertion consumer services")),
+    ),
+    Field(
+        "saml_logout_url", Kind.URL, "SAML: URL for single logout by redirect.",
+        noun=Message("the single logout URL"), url_error=_web_url_error,
+        option=Option("slo-url", metavar="URL", removal="Remove the single logout URL."),
+        form=Input(N_("SAML: single logout URL")),
+        fact=Fact(),
+    ),
+    Field(
+        "saml_name_id", Kind.CHOICE,
+        "SAML: who signs in, as NameID: persistent, email, or a claim. Default: persistent.",
+        choices=tuple(NAME_IDS), titles=NAME_IDS,
+        noun=Message("the NameID"),
+        option=Option("name-id"),
+        fact=Fact(N_("SAML: NameID")),
+    ),
+    Field(
+        "saml_attributes", Kind.ATTRIBUTES,
+        "SAML: attributes and the claims they have, NAME=CLAIM; without any, all claims.",
+        default=[],
+        noun=Message("the SAML attribute"),
+        option=Option("attribute", "SAML: an attribute, and the claim that it has.",
+                      metavar="NAME=CLAIM"),
+        form=Input(N_("SAML: attributes, one on each line"),
+                   N_("The name and the claim: mail=email. Without any, all claims are sent."),
+                   rows=2),
+        fact=Fact(N_("SAML: attributes")),
+    ),
+    Field(
+        "saml_certificates", Kind.CERTIFICATES,
+        "SAML: certificates that verify the requests of the service provider.",
+        noun=Message("the certificate"),
+        option=Option("certificate", metavar="FILE", removal="Remove the certificates."),
+    ),
+    Field(
+        "saml_metadata_expires", Kind.TEXT, "SAML: when the metadata that was imported expires.",
+        noun=Message("the end of the metadata"),
+    ),
+    Field(
+        "saml_signed_requests", Kind.SWITCH, "SAML: refuse requests that are not signed.",
+        option=Option("require-signed", update="SAML: whether requests have to be signed."),
     ),
     Field("disabled", Kind.SWITCH, "Whether nobody can use it.", stored=Stored.APART),
 )  # fmt: skip

@@ -28,6 +28,8 @@ class Kind(Enum):
     ORIGINS = "a list of web origins"
     PATHS = "a list of paths of URLs"
     ROLES = "a list of roles, each as ROLE or ROLE=GROUP"
+    ATTRIBUTES = "a list of SAML attributes, each as NAME=CLAIM"
+    CERTIFICATES = "X.509 certificates as PEM; commands read them from a file"
     NUMBER = "a number"
     TEXTS = "texts by name; commands take NAME=TEXT"
     TRANSLATIONS = "texts by language and name; commands take LANGUAGE:NAME=TEXT"
@@ -47,6 +49,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.ORIGINS: list,
     Kind.PATHS: list,
     Kind.ROLES: list,
+    Kind.ATTRIBUTES: list,
     Kind.CHOICES: list,
     Kind.NUMBER: int,
     Kind.TEXTS: dict,
@@ -56,9 +59,9 @@ _TYPES: Mapping[Kind, type] = {
     Kind.KEY_SET: dict,
 }
 LISTS = (
-    Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ORIGINS, Kind.PATHS, Kind.ROLES,
-    Kind.WORDS,
-)  # fmt: skip
+    *(Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ORIGINS, Kind.PATHS),
+    *(Kind.ROLES, Kind.ATTRIBUTES, Kind.WORDS),
+)
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
 
 

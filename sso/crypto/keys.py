@@ -7,11 +7,17 @@ import json
 import secrets
 import threading
 import warnings
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 from joserfc import jwt
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
@@ -29,9 +35,11 @@ warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
 
 # Each has its own key: one RSA key should not serve two schemes (RFC 8017 §6, RFC 8725 §3.1).
 ALGORITHMS = ("RS256", "ES256", "EdDSA", "PS256")
+SAML = "saml"  # RSA with SHA-256 and a certificate; made for the first SAML client, in no key set
 ACCESS_TOKEN_ALGORITHM = "ES256"  # noqa: S105 (an algorithm's name)
 ID_TOKEN_LIFETIME = 3600
 JWKS_MAX_AGE = 300
+CERTIFICATE_LIFETIME = timedelta(days=3650)
 RELOAD_AFTER = timedelta(seconds=10)
 _PURPOSE = "signing keys"
 
@@ -80,7 +88,7 @@ class NewKey:
 def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     """Make a key pair; its `kid` is its thumbprint (RFC 7638)."""
     key: Key
-    if alg in ("RS256", "PS256"):
+    if alg in ("RS256", "PS256", SAML):
         key = RSAKey.generate_key(2048)
     elif alg == "ES256":
         key = ECKey.generate_key("P-256")
@@ -88,10 +96,45 @@ def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
         key = OKPKey.generate_key("Ed25519")
     kid = key.thumbprint()
     public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
+    if alg == SAML and isinstance(key, RSAKey):
+        public |= {"alg": "RS256", "x5c": [_certificate(key)]}
     private = json.dumps(key.as_dict(private=True)).encode()
     return NewKey(
         kid, alg, json.dumps(public), crypto_secrets.encrypt(secret_keys, _PURPOSE, private)
     )
+
+
+def _certificate(key: RSAKey) -> str:
+    """Return a self-signed certificate, in base64 (RFC 7517 §4.7).
+
+    In SAML it only carries the key, which `key rotate --saml` replaces.
+    """
+    private = key.private_key
+    assert isinstance(private, RSAPrivateKey)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "SAML identity provider")])
+    now = clock.now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + CERTIFICATE_LIFETIME)
+        .sign(private, hashes.SHA256())
+    )
+    return b64encode(certificate.public_bytes(Encoding.DER)).decode()
+
+
+def private_key(secret_keys: SecretKeys, row: StoredKey) -> RSAPrivateKey:
+    """Return the private key of a row for SAML. Raises `KeyUnavailable`."""
+    try:
+        clear = crypto_secrets.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    except crypto_secrets.InvalidToken:
+        raise KeyUnavailable(WRONG_SECRET_KEY) from None
+    private = RSAKey.import_key(json.loads(clear)).private_key
+    assert isinstance(private, RSAPrivateKey)
+    return private
 
 
 def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:

@@ -6,7 +6,7 @@ request.
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
@@ -34,6 +34,7 @@ from sso.oauth.authorization import Overtaken
 from sso.oauth.authorization_request import SignedRequest
 from sso.oauth.device_authorization import DeviceRequest
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
+from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
@@ -42,15 +43,28 @@ from sso.store.sessions import ResourceOwner
 from sso.web import errors, parameters, pending_request
 from sso.web.pending_request import PendingRequest
 
+if TYPE_CHECKING:
+    from sso.oauth import saml
+else:
+    saml = program.late_module("sso.oauth.saml")  # 12 MB, with lxml and signxml
+
 
 class Validated(NamedTuple):
     """A valid authorization request; `owner` is signed in in its browser."""
 
-    grant: AuthorizationCodeGrant | DeviceRequest
+    grant: "AuthorizationCodeGrant | DeviceRequest | saml.SamlRequest"
     client: RegisteredClient
     waiting: PendingRequest
     owner: ResourceOwner | None
     connection: Connection
+
+
+_SAML_REQUEST = "saml_request"  # as in `saml`, which is not imported for this
+
+
+def is_saml(waiting: PendingRequest) -> bool:
+    """Return whether a pending request is of a service provider of SAML."""
+    return _SAML_REQUEST in waiting.parameters
 
 
 def authorize() -> Response:
@@ -90,7 +104,8 @@ def authorize() -> Response:
             return stale(waiting, changes.connection, used_before)
         changes.commit()
     if owner and isinstance(step, decision.Answer):
-        audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
+        event = Event.SAML_ASSERTION_ISSUED if is_saml(waiting) else Event.CODE_ISSUED
+        audit.own_event(event, owner.user_id, client=validated.client.client_id)
     return response
 
 
@@ -100,6 +115,8 @@ def validate(
     """Validate a request as if it arrived now; return an error page or redirect on a fault."""
     if device_authorization.is_of_device(waiting.parameters):
         return _validate_device(waiting, connection)
+    if is_saml(waiting):
+        return _validate_saml(waiting, connection)
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     protocol_request.connection = connection
@@ -133,6 +150,53 @@ def validate(
         waiting = PendingRequest(kept_parameters, protocol_request.asked.asked_at)
         _record_dropped(sent_parameters.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
+
+
+def _validate_saml(waiting: PendingRequest, connection: Connection) -> Validated | Response:
+    """As `validate`, for a service provider of SAML."""
+    protocol_request = ProtocolRequest(waiting.parameters)
+    protocol_request.connection = connection
+    client_id = waiting.parameters["client_id"]
+    client, owner = browser_session.find_with_client(connection, client_id)
+    protocol_request.client = client
+    try:
+        grant = saml.resolve(protocol_request)
+    except saml.Refused as error:
+        error.client = client
+        return _refuse_saml(protocol_request, error)
+    protocol_request.authorization_request = _resumed(protocol_request.asked, waiting)
+    return Validated(grant, protocol_request.client, waiting, owner, connection)
+
+
+def _refuse_saml(request: ProtocolRequest, error: "saml.Refused") -> Response:
+    saml.record(Event.SAML_REFUSED, error)
+    if error.codes:
+        return saml.answer_refused(request, error)
+    return oauth_response.invalid_page(
+        str(error.cause), "saml_error", None, error.client.name if error.client else None
+    )
+
+
+def _answer_saml(validated: Validated, decided: decision.Answer | decision.Refuse) -> Response:
+    """Answer a service provider of SAML. Raises `Overtaken`."""
+    grant, client = validated.grant, validated.client
+    assert isinstance(grant, saml.SamlRequest)
+    if isinstance(decided, decision.Refuse):
+        if not grant.request.asked.denied:  # that event is consent_denied
+            refused = saml.Refused(decided.description)
+            refused.client = client
+            saml.record(Event.SAML_REFUSED, refused)
+        return saml.refuse(grant, decided)
+    assert validated.owner
+    grant.request.authorization_request = grant.request.asked.without(decided.withheld)
+    try:
+        response = saml.answer(grant, client, validated.owner)
+    except saml.Refused as error:
+        error.client = client
+        return _refuse_saml(grant.request, error)
+    if decided.uses and not _use(validated, decided.uses):
+        raise Overtaken
+    return response
 
 
 def _resumed(asked: AuthorizationRequest, waiting: PendingRequest) -> AuthorizationRequest:
@@ -275,10 +339,14 @@ def _use(validated: Validated, moment: datetime) -> bool:
 
 
 def _answer(validated: Validated, decided: decision.Decision) -> Response:
-    server, grant = authorization_server(), validated.grant
-    assert isinstance(grant, AuthorizationCodeGrant)
     # If the next step turns the user away again, they see that page again.
     waiting = replace(validated.waiting, turned_away=False)
+    if isinstance(decided, decision.Answer | decision.Refuse) and is_saml(waiting):
+        return _answer_saml(validated, decided)
+    if not isinstance(decided, decision.Answer | decision.Refuse):
+        return _on(validated, endpoint_of(decided), waiting)
+    server, grant = authorization_server(), validated.grant
+    assert isinstance(grant, AuthorizationCodeGrant)
     if isinstance(decided, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(decided.withheld)
         grant.request.writes_code_alone = not (decided.uses or grant.request.is_pushed)
@@ -287,13 +355,9 @@ def _answer(validated: Validated, decided: decision.Decision) -> Response:
         if decided.uses and not _use(validated, decided.uses):
             raise Overtaken
         return server.handle_response(*answer)
-    if isinstance(decided, decision.Refuse):
-        grant.request.is_reported = grant.request.asked.denied  # the event is consent_denied
-        error = OAuth2Error(
-            decided.description, error=decided.error, redirect_uri=grant.redirect_uri
-        )
-        return server.handle_error_response(grant.request, error)
-    return _on(validated, endpoint_of(decided), waiting)
+    grant.request.is_reported = grant.request.asked.denied  # the event is consent_denied
+    error = OAuth2Error(decided.description, error=decided.error, redirect_uri=grant.redirect_uri)
+    return server.handle_error_response(grant.request, error)
 
 
 def endpoint_of(step: decision.Step) -> str:

@@ -45,7 +45,7 @@ from sso.web.routing import (
 )
 
 if TYPE_CHECKING:
-    from sso.endpoints import forward_auth
+    from sso.endpoints import forward_auth, saml
     from sso.endpoints.admin import apis as admin_apis
     from sso.endpoints.admin import (
         applications,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     )
     from sso.endpoints.admin import keys as admin_keys
 else:
+    saml = program.late_functions("sso.endpoints.saml")  # 12 MB
     # 3 MB, and 5 for what the checks of the overview use.
     applications = program.late_functions("sso.endpoints.admin.applications")
     forward_auth = program.late_functions("sso.endpoints.forward_auth")
@@ -125,6 +126,11 @@ ROUTES = (
           refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
     Route("{base}/forward-auth/<client_id>/<path:path>", "forward_auth_below", forward_auth.check,
           EVERY, PROTOCOL, refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
+    Route("{base}/saml/metadata", "saml_metadata", saml.metadata, GET, PROTOCOL, cors=ANY_ORIGIN,
+          max_age=300),
+    Route("{base}/saml/sso", "saml_sign_on", saml.sign_on, has_csrf=False,
+          refused=Event.SAML_REFUSED),
+    Route("{base}/saml/slo", "saml_logout", saml.logout, GET, refused=Event.SAML_LOGOUT_REFUSED),
     Route("{base}/client-logo", "client_logo", protocol.client_logo, GET, PROTOCOL),
     Route("{base}/oauth2/register", "registrations", api.registrations, BOTH, PROTOCOL,
           cors=ANY_ORIGIN),

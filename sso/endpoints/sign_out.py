@@ -18,21 +18,24 @@ from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.i18n import languages
 from sso.mfa import policy
+from sso.models import Identity, UpstreamSession
 from sso.oauth import agent_identity, authorization_server
 from sso.oauth import response as oauth_response
 from sso.oauth.end_session import PARAMETERS, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
 from sso.process import program
 from sso.services import identities as linking
-from sso.store import identities, redemption
+from sso.store import identities, redemption, saml
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, parameters
 
 if TYPE_CHECKING:
+    from sso.oauth import saml_logout
     from sso.upstream import id_tokens, oidc
 else:
+    saml_logout = program.late_module("sso.oauth.saml_logout")  # 12 MB
     id_tokens = program.late_module("sso.upstream.id_tokens")
     oidc = program.late_module("sso.upstream.oidc")  # as in `upstream`
 
@@ -71,16 +74,37 @@ def backchannel_logout(provider_id: str) -> Response:
     return FlaskResponse(status=200, headers={"Cache-Control": "no-store"})
 
 
-def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
-    """End the session of this browser; return the page that leads to the provider's sign-out.
+def sign_out_upstream(
+    reason: str, then: str | None = None, *, asking: str | None = None
+) -> Response | None:
+    """End the session of this browser; return the page that leads to the sign-out at service
+    providers of SAML, and then at the provider.
 
     Returns `None` if there is no such sign-out. `then`: the URL after the return from there.
-    Commits.
+    `asking`: the service provider that began. Commits.
     """
     current = browser_session.current_session()
     identity = identities.last_of_session(current.session.id) if current else None
+    saml_sessions = saml.live_sessions(current.session.id) if current else []
     browser_session.sign_out(reason)
     db.session.commit()
+    upstream = _upstream_sign_out(identity, then)
+    if current and any(told.client_id != asking for told in saml_sessions):
+        last = upstream[1] if upstream else then or f"{context.settings().base_url}/sign-out"
+        saml_logout.begin(saml_sessions, current.session.id, last, asking)
+        url, name = saml_logout.next_url(database.session_connection())
+        return page.render("signing_out.html", name=name or "", url=url) if name else _to(url)
+    if upstream is None:
+        return None
+    # No redirect: the policy of an application whose form led here may forbid the provider's URL
+    # (Content Security Policy, form-action).
+    return page.render("signing_out.html", name=upstream[0], url=upstream[1])
+
+
+def _upstream_sign_out(
+    identity: tuple[UpstreamSession, Identity] | None, then: str | None
+) -> tuple[str, str] | None:
+    """Return the name of the provider that has signed this session in, and its sign-out URL."""
     provider = context.upstreams().find(identity[1].provider) if identity else None
     if not (identity and isinstance(provider, OidcProvider) and provider.sign_out_upstream):
         return None
@@ -100,9 +124,12 @@ def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
             ("state", policy.sign_value(then, _PURPOSE)),
         ],
     )
-    # No redirect: the policy of an application whose form led here may forbid the provider's URL
-    # (Content Security Policy, form-action).
-    return page.render("signing_out.html", provider=provider, url=url)
+    return provider.name, url
+
+
+def asking_url(then: str) -> str:
+    """Return the URL of the page that asks before the session ends; `then`: where it leads."""
+    return url_for("pages.sign_out", state=policy.sign_value(then, _PURPOSE))
 
 
 def next_url() -> str | None:
@@ -122,7 +149,8 @@ def sign_out() -> Response:
         return page.render("sign_out.html", form=form, client_name=None, user=current.user)
     if form.decision.data == "stay":
         return redirect(url_for("pages.account"), 303)
-    return sign_out_upstream("sign_out") or _signed_out()
+    uri = next_url()
+    return sign_out_upstream("sign_out", uri) or (_to(uri) if uri else _signed_out())
 
 
 def _signed_out(back: tuple[str, str] | None = None) -> Response:

@@ -13,6 +13,7 @@ from sso.explain import (
     proofs,
     redirects,
     requests,
+    saml,
     services,
     tokens,
 )
@@ -23,6 +24,9 @@ from sso.store import refusals
 _CHECKS = (
     services.credentials_of_api,
     agents.document,
+    saml.unknown_entity,
+    saml.unregistered_acs,
+    saml.refused,
     clients.unknown,
     clients.known_by_now,
     clients.disabled,

@@ -59,6 +59,20 @@ class Cause(StrEnum):
     PROMPT_NONE_WITH_OTHERS = "prompt_none_with_others"
     RESOURCE_NOT_APPROVED = "resource_not_approved"
     RESOURCE_WITHDRAWN = "resource_withdrawn"
+    SAML_CLOCK = "saml_clock"
+    SAML_INVALID_SIGNATURE = "saml_invalid_signature"
+    SAML_MALFORMED = "saml_malformed"
+    SAML_METADATA_EXPIRED = "saml_metadata_expired"
+    SAML_NAME_ID_MISSING = "saml_name_id_missing"
+    SAML_NAME_ID_POLICY = "saml_name_id_policy"
+    SAML_NO_AUTHN_CONTEXT = "saml_no_authn_context"
+    SAML_NOT_SIGNED = "saml_not_signed"
+    SAML_UNKNOWN_ENTITY = "saml_unknown_entity"
+    SAML_UNREGISTERED_ACS = "saml_unregistered_acs"
+    SAML_UNSUPPORTED = "saml_unsupported"
+    SAML_USED_BEFORE = "saml_used_before"
+    SAML_WEAK_ALGORITHM = "saml_weak_algorithm"
+    SAML_WRONG_DESTINATION = "saml_wrong_destination"
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
     SLOW_DOWN = "slow_down"
@@ -168,6 +182,41 @@ SENTENCES: dict[Cause, str] = {
     ),
     Cause.RESOURCE_WITHDRAWN: N_(
         "The client may no longer use the resource %(resource)s, or its user may not."
+    ),
+    Cause.SAML_CLOCK: N_(
+        "The request was issued at %(sent)s, and it is %(now)s here: the clocks differ, or the "
+        "request is old."
+    ),
+    Cause.SAML_INVALID_SIGNATURE: N_(
+        "No registered certificate of the service provider verifies the signature."
+    ),
+    Cause.SAML_MALFORMED: N_("The SAML message cannot be read: %(fault)s"),
+    Cause.SAML_METADATA_EXPIRED: N_(
+        "No registered certificate verifies the signature, and the metadata that it came from has "
+        "expired on %(expired)s."
+    ),
+    Cause.SAML_NAME_ID_MISSING: N_(
+        "The user has no value for the NameID, which is %(name_id)s here; only a verified email "
+        "address counts."
+    ),
+    Cause.SAML_NAME_ID_POLICY: N_(
+        "The service provider asks for the NameID format %(sent)s; registered is %(name_id)s."
+    ),
+    Cause.SAML_NO_AUTHN_CONTEXT: N_("None of the requested authentication contexts is known."),
+    Cause.SAML_NOT_SIGNED: N_("The service provider is registered to sign its requests."),
+    Cause.SAML_UNKNOWN_ENTITY: N_(
+        "No service provider with this entity ID is registered and enabled."
+    ),
+    Cause.SAML_UNREGISTERED_ACS: N_(
+        "The AssertionConsumerServiceURL does not match any registered one exactly."
+    ),
+    Cause.SAML_UNSUPPORTED: N_("The request needs what is not supported: %(what)s."),
+    Cause.SAML_USED_BEFORE: N_("This request was answered before; begin again."),
+    Cause.SAML_WEAK_ALGORITHM: N_(
+        "The signature is of an algorithm that is not accepted; use RSA or ECDSA with SHA-256."
+    ),
+    Cause.SAML_WRONG_DESTINATION: N_(
+        "The message is for another address: its Destination is %(sent)s, not %(expected)s."
     ),
     Cause.SESSION_ENDED: "The sign-in in which this was granted has ended.",
     Cause.SIGN_IN_TOO_OLD: N_(

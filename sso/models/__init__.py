@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sso.models.records import AuditChain as AuditChain
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Refusal as Refusal
+    from sso.models.saml import SamlServiceProvider as SamlServiceProvider
+    from sso.models.saml import SamlSession as SamlSession
+    from sso.models.saml import SamlSubject as SamlSubject
     from sso.models.service_tokens import ServiceToken as ServiceToken
     from sso.models.users import BrowserSession as BrowserSession
     from sso.models.users import Group as Group
@@ -63,6 +66,7 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),
+    "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
     "service_tokens": ("ServiceToken",),
     "users": (

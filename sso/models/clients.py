@@ -143,7 +143,48 @@ class ClientRegistration:
     @property
     def is_public(self) -> bool:
         """Whether the client has no secret (RFC 6749 §2.1): a native or single-page application."""
-        return self.token_endpoint_auth_method == NO_AUTH_METHOD
+        return self.token_endpoint_auth_method == NO_AUTH_METHOD and not self.is_saml
+
+    @property
+    def entity_id(self) -> str | None:
+        """The entity ID of a SAML service provider."""
+        return self.client_metadata.get("saml_entity_id")
+
+    @property
+    def is_saml(self) -> bool:
+        """Whether the client speaks SAML; then it gets no tokens."""
+        return "saml_entity_id" in self.client_metadata
+
+    @property
+    def acs_urls(self) -> list[str]:
+        """The assertion consumer services of a SAML service provider, the default first."""
+        return list(self.client_metadata.get("saml_acs_urls", []))
+
+    @property
+    def saml_name_id(self) -> str:
+        """Who signs in, for a SAML service provider: "persistent", "email" or a claim."""
+        return str(self.client_metadata.get("saml_name_id") or "persistent")
+
+    @property
+    def saml_attributes(self) -> list[tuple[str, str]]:
+        """The attributes of assertions, each with the claim that it has; empty: all claims."""
+        entries = self.client_metadata.get("saml_attributes", [])
+        return [(name, claim) for name, _, claim in (text.rpartition("=") for text in entries)]
+
+    @property
+    def saml_certificates(self) -> str:
+        """The certificates of a SAML service provider, as PEM."""
+        return str(self.client_metadata.get("saml_certificates", ""))
+
+    @property
+    def saml_logout_url(self) -> str | None:
+        """The URL for single logout by redirect."""
+        return str(self.client_metadata.get("saml_logout_url", "")) or None
+
+    @property
+    def signs_saml_requests(self) -> bool:
+        """Whether requests of a SAML service provider have to be signed."""
+        return bool(self.client_metadata.get("saml_signed_requests"))
 
     @property
     def has_secret(self) -> bool:

@@ -52,6 +52,11 @@ class ClientRedirect(Response):
         return self.headers
 
 
+def to_exactly(uri: str) -> Response:
+    """Redirect to a URI as it is: the signature of its query covers every character."""
+    return ClientRedirect(status=303, headers={"Location": uri})
+
+
 def to_client(
     client: RegisteredClient,
     redirect_uri: str,

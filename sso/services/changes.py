@@ -69,12 +69,16 @@ def require_unchanged(expected: Mapping[str, Any] | None, current: Mapping[str, 
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differences:
-    """Return the fields that differ."""
+    """Return the fields that differ. An empty list or mapping is the same as none."""
     return {
         name: of_field(name, before.get(name), after.get(name))
         for name in {**before, **after}
-        if before.get(name) != after.get(name)
+        if _or_none(before.get(name)) != _or_none(after.get(name))
     }
+
+
+def _or_none(value: Any) -> Any:
+    return None if value in ([], {}) else value
 
 
 def of_field(name: str, before: Any, after: Any) -> dict[str, Any]:

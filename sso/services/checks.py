@@ -34,9 +34,10 @@ from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow import role_claims
 from sso.flow.profile_claims import CLAIMS, Format
-from sso.flow.scopes import SCOPES
+from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.i18n import times
 from sso.i18n.message import Message, code_of
+from sso.services import saml_checks
 
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
@@ -101,6 +102,8 @@ def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterab
 def need_secret(fields: Mapping[str, Any]) -> bool:
     """Return whether a new client with these fields authenticates with a secret."""
     registered = {**implied(fields, {}), **fields}
+    if registered.get(saml_checks.ENTITY_ID):
+        return False
     return has_secret(registered.get(_AUTH_METHOD.name, _AUTH_METHOD.default))
 
 
@@ -271,8 +274,24 @@ def metadata_errors(
         if field.name in metadata:
             errors += _field_errors(field, metadata, before or {})
     errors += profile_errors(metadata)
-    errors += _grant_errors(metadata)
+    errors += saml_checks.errors(metadata)
+    errors += [] if saml_checks.is_provider(metadata) else _grant_errors(metadata)
     return [error for error in errors if error]
+
+
+def _attribute_errors(entries: Sequence[str]) -> Iterable[Message | None]:
+    if len(entries) > MAX_GROUPS:
+        yield Message("there are more than %(most)d attributes", most=MAX_GROUPS)
+    for entry in entries:
+        name, _, claim = entry.rpartition("=")
+        if not name or claim not in ALL_CLAIMS:
+            yield Message(
+                "the attribute %(entry)s is not NAME=CLAIM with one of the claims %(claims)s",
+                entry=repr(entry[:MAX_TEXT]),
+                claims=", ".join(ALL_CLAIMS),
+            )
+        else:
+            yield text_error(Message("the SAML attribute"), name)
 
 
 def uses_browser(metadata: Mapping[str, Any]) -> bool:
@@ -281,8 +300,9 @@ def uses_browser(metadata: Mapping[str, Any]) -> bool:
 
 
 def has_person(metadata: Mapping[str, Any]) -> bool:
-    """Return whether people sign in to the client, in its browser or on another device."""
-    return bool({AUTHORIZATION_CODE, DEVICE_CODE} & {*metadata[_GRANT_TYPES]})
+    """Return whether people sign in to the client, in a browser or on another device."""
+    grants = {AUTHORIZATION_CODE, DEVICE_CODE} & {*metadata[_GRANT_TYPES]}
+    return bool(grants) or saml_checks.is_provider(metadata)
 
 
 def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
@@ -363,6 +383,10 @@ def _field_errors(
             )
         case Kind.OBJECT:
             yield _preset_error(value)
+        case Kind.ATTRIBUTES:
+            yield from _attribute_errors(value)
+        case Kind.CERTIFICATES:
+            yield saml_checks.certificate_error(value)
         case Kind.KEY_SET:
             yield from client_jwt.key_errors(value)
         case Kind.CHOICE:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sso import audit, clock
+from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD
@@ -22,11 +22,19 @@ from sso.flow import resources, role_claims
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import apis, checks, own_apis, proxied_clients, revocation
+from sso.services import (
+    apis,
+    checks,
+    own_apis,
+    proxied_clients,
+    revocation,
+    saml_checks,
+    signing_keys,
+)
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, exchanges, grants, named_groups, service_tokens
+from sso.store import clients, exchanges, grants, named_groups, saml, service_tokens
 
 # Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
@@ -74,6 +82,7 @@ def register(
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
+    _keep_entity_id(client)
     named_groups.ensure(client.named_groups)
     clients.replace_logo(client.client_id, fields.get("logo"))
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
@@ -156,6 +165,8 @@ def change(
         clients.keep_origins(client)
     if "roles" in changes:
         named_groups.ensure(client.named_groups)
+    if "saml_entity_id" in changes:
+        _keep_entity_id(client)
     if "groups" in changes:
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
@@ -274,6 +285,23 @@ def delete(actor: Actor, client_id: str) -> None:
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
 
 
+def _keep_entity_id(client: Client) -> None:
+    """Store the entity ID by which requests name the client. Raises `Invalid` if it is taken."""
+    if not client.is_saml:
+        return
+    if not saml.keep_entity_id(client):
+        raise Invalid(
+            [
+                Message(
+                    "another application has the entity ID %(entity_id)s",
+                    entity_id=str(client.entity_id),
+                    code=checks.Rule.ALREADY_EXISTS,
+                )
+            ]
+        )
+    signing_keys.ensure_saml(context.settings().secret_keys)
+
+
 def _end_access(client_id: str, reason: str) -> None:
     """End the grants of a client, and the tokens that it got for itself or by exchange."""
     grants.end_of_client(client_id, reason)
@@ -295,12 +323,20 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     metadata |= proxied_clients.of_proxy(metadata)
+    metadata |= saml_checks.as_saml(metadata)
+    if "saml_entity_id" not in metadata:  # empty lists say nothing
+        metadata = {
+            name: value for name, value in metadata.items() if value or not name.startswith("saml_")
+        }
     metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
     errors = checks.metadata_errors(metadata, before)
     errors += proxied_clients.proxy_errors(metadata, before)
     earlier = [entry for name in apis.FIELDS_OF_CLIENT for entry in before.get(name, ())]
     errors += apis.client_errors(metadata, earlier)
-    is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
+    is_saml = "saml_entity_id" in metadata
+    if before and is_saml != client.is_saml:
+        errors.append(Message("a client speaks SAML or not; register another one instead"))
+    is_public = not is_saml and metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)
     if is_public and not changes.get("require_pkce", True):
@@ -366,6 +402,7 @@ def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
     Omitted fields get their defaults, except `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
+    is_public = is_public and not fields.get("saml_entity_id")
     implied = checks.implied(fields, {})
     return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
 

@@ -15,7 +15,7 @@ from authlib.oidc.core.grants.util import create_half_hash
 from sso import clock, context, database
 from sso.config.settings import Settings
 from sso.crypto import keys
-from sso.flow import decision, narrowing, resources, role_claims, scopes, token_claims
+from sso.flow import assertions, decision, narrowing, resources, role_claims, scopes, token_claims
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
@@ -26,7 +26,7 @@ from sso.mfa.policy import Proof
 from sso.models import KeyState, User
 from sso.services import checks
 from sso.store import apis as stored_apis
-from sso.store import clients, factors, grants
+from sso.store import clients, factors, grants, saml
 from sso.store import keys as stored_keys
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
@@ -49,6 +49,7 @@ class Stop(StrEnum):
     INVALID_TARGET = "invalid_target"
     WITHOUT_PERSON = "without_person"  # it gets tokens for itself alone
     ALL_WITHHELD = "all_withheld"
+    NAME_ID_MISSING = "name_id_missing"  # there is nobody whom an assertion could name
 
 
 class Token(NamedTuple):
@@ -87,6 +88,19 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Assertion:
+    """The assertion that a service provider of SAML would receive.
+
+    `kind`: "persistent", or the claim that is the NameID. `name_id` is `None` if a persistent one
+    is made at the first sign-on.
+    """
+
+    kind: str
+    name_id: str | None
+    attributes: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
 class Preview:
     """The result of a sign-in. With `stops` the client receives nothing.
 
@@ -108,6 +122,7 @@ class Preview:
     missing: tuple[Missing, ...] = ()
     api: Api | None = None
     roles: tuple[Roles, ...] = ()
+    assertion: Assertion | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,10 @@ def make(
     if stops:
         return Preview(client, user, stops)
     grant = _grant(client, user, outcome, apis)
-    tokens = _issue(client, grant, apis)
+    assertion = _assertion(client, grant) if client.is_saml else None
+    if assertion and assertion.kind != assertions.PERSISTENT and assertion.name_id is None:
+        return Preview(client, user, (Stop.NAME_ID_MISSING,))
+    tokens = None if assertion else _issue(client, grant, apis)
     granted_names = " ".join(map(resources.scope_of, scopes.split(outcome.request.scope)))
     return Preview(
         client,
@@ -171,18 +189,37 @@ def make(
         tokens,
         tuple(
             token_claims.explain_missing(
-                {
-                    "id_token": tokens.id_token.claims if tokens.id_token else None,
-                    "userinfo": tokens.userinfo,
-                },
+                _places(tokens, grant),
                 registered=scopes.split(client.scope),
                 granted=scopes.split(grant.scope),
                 withheld=outcome.withheld,
                 is_standard=client.is_fapi2,
             )
         ),
-        roles=tuple(_roles(client, user, grant, apis)),
+        roles=() if assertion else tuple(_roles(client, user, grant, apis)),
+        assertion=assertion,
     )
+
+
+def _places(tokens: Tokens | None, grant: LiveGrant) -> dict[str, dict[str, Any] | None]:
+    """Return the claims that the client receives, by where it does."""
+    if tokens is None:
+        own = dict.fromkeys(scopes.OWN_CLAIMS)  # attributes have the standard ones
+        return {"assertion": {**own, **assertions.claims_of(grant.user, grant.scope)}}
+    return {
+        "id_token": tokens.id_token.claims if tokens.id_token else None,
+        "userinfo": tokens.userinfo,
+    }
+
+
+def _assertion(client: RegisteredClient, grant: LiveGrant) -> Assertion:
+    kind = client.saml_name_id
+    if kind == assertions.PERSISTENT:
+        name_id = saml.existing_persistent_id(client.client_id, grant.user_id)
+    else:
+        name_id = assertions.name_of(grant.user, kind, grant.scope)
+    attributes = assertions.attributes_of(grant.user, client.saml_attributes, grant.scope)
+    return Assertion(kind, name_id, attributes)
 
 
 def _roles(client: RegisteredClient, user: User, grant: LiveGrant, apis: Apis) -> Iterator[Roles]:

@@ -17,6 +17,8 @@ from sso.models import KeyState, SigningKey
 from sso.process.program import COMMAND
 from sso.store import keys as stored_keys
 
+SAML_METADATA_MAX_AGE = timedelta(days=1)  # for which service providers may keep our metadata
+
 
 class RotationRefused(OperatorError):
     """The keys cannot be changed now; `str()` says why, and what to do."""
@@ -51,23 +53,48 @@ def ensure(secret_keys: SecretKeys) -> bool:
     return True
 
 
+def ensure_saml(secret_keys: SecretKeys) -> None:
+    """Create the keys of SAML if there are none, in this transaction.
+
+    Raises `RotationRefused` if these secret keys do not decrypt the existing keys.
+    """
+    rows = stored_keys.every_signing_key()
+    existing = {key.state for key in rows if key.alg == keys.SAML}
+    missing = [state for state in (KeyState.ACTIVE, KeyState.NEXT) if state not in existing]
+    if missing:
+        _require_open(secret_keys, rows)
+    moment = clock.now()
+    for state in missing:
+        row = _row(keys.generate(keys.SAML, secret_keys), state)
+        row.created_at = moment
+        stored_keys.add_missing_signing_key(row)
+
+
 @audit.acting
 def rotate(
-    actor: Actor, secret_keys: SecretKeys, force: bool = False, discard: bool = False
+    actor: Actor,
+    secret_keys: SecretKeys,
+    force: bool = False,
+    discard: bool = False,
+    algorithms: Sequence[str] = keys.ALGORITHMS,
 ) -> list[SigningKey]:
     """Activate the next keys, retire the active ones, and create new next keys.
 
-    `discard`: if these secret keys do not decrypt a next key, a new key becomes active instead.
+    `discard`: if these secret keys do not decrypt a next key, a new key becomes active instead;
+    that of SAML is then rotated, too, if there is one.
 
     Raises `RotationRefused` while a client's cached key set may lack the next key, if these secret
     keys do not decrypt the existing keys, and if another process was quicker.
     """
     rows = stored_keys.every_signing_key()
+    if discard and any(row.alg == keys.SAML for row in rows):
+        algorithms = (*keys.ALGORITHMS, keys.SAML)
     if not discard:
         # With another secret key than the servers', this process would create keys that they
         # cannot decrypt, or activate a key that nobody can.
         _require_open(secret_keys, rows)
-    if not force and (wait := _seconds_to_wait(rows)):
+    rows = [row for row in rows if row.alg in algorithms]
+    if not force and (wait := _seconds_to_wait(rows, _published_for(algorithms))):
         raise RotationRefused(
             Message(
                 "the next keys are too young: applications that keep the key set may not know them "
@@ -78,11 +105,11 @@ def rotate(
                 "compromised",
             )
         )
-    fresh = {alg: keys.generate(alg, secret_keys) for alg in keys.ALGORITHMS}
+    fresh = {alg: keys.generate(alg, secret_keys) for alg in algorithms}
     kids = {(row.alg, row.state): row.kid for row in rows}
     closed = {row.kid for row in rows if not keys.can_decrypt(secret_keys, row)}
     activated = []
-    for alg in keys.ALGORITHMS:
+    for alg in algorithms:
         if active := kids.get((alg, KeyState.ACTIVE)):
             _move(active, KeyState.ACTIVE, KeyState.RETIRED)
         if not (following := kids.get((alg, KeyState.NEXT))):
@@ -164,14 +191,21 @@ def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
     return key
 
 
-def _seconds_to_wait(rows: Sequence[SigningKey]) -> int:
+def _published_for(algorithms: Sequence[str]) -> timedelta:
+    """Return how long others may keep a key set, or the metadata of SAML."""
+    return (
+        SAML_METADATA_MAX_AGE if keys.SAML in algorithms else timedelta(seconds=keys.JWKS_MAX_AGE)
+    )
+
+
+def _seconds_to_wait(rows: Sequence[SigningKey], max_age: timedelta) -> int:
     """Return the seconds until every cached key set has the next keys; 0 if they have."""
     first = min((row.created_at for row in rows), default=None)
     youngest = max((row.created_at for row in rows if row.state == KeyState.NEXT), default=None)
     if first is None or youngest is None or youngest == first:
         return 0  # no key set was ever published without them
     # A worker publishes a new key set up to RELOAD_AFTER later.
-    published_at = youngest + timedelta(seconds=keys.JWKS_MAX_AGE) + keys.RELOAD_AFTER
+    published_at = youngest + max_age + keys.RELOAD_AFTER
     return max(0, int((published_at - clock.now()).total_seconds()) + 1)
 
 

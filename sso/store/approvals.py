@@ -309,6 +309,25 @@ def add_for_device(connection: Connection, seen: Seen, **columns: Any) -> UUID |
     return values["id"] if is_stored else None
 
 
+def add_without_code(connection: Connection, seen: Seen, **columns: Any) -> UUID | None:
+    """Store an approval that is answered at once, without a code; return its id.
+
+    Return `None` if a row that the decision was based on has changed. `columns` as for `add`.
+    """
+    values = {
+        "id": uuid4(),
+        "created_at": clock.now(),
+        "client_seen": seen.client,
+        "user_seen": seen.user,
+        **columns,
+    }
+    statements = _ADD_ONE_OF_MANY
+    if seen.consent is not None:
+        statements = _ADD_ONE_OF_MANY_BY_CONSENT
+        values["consent_seen"] = seen.consent
+    return values["id"] if statements.add_grant(connection, values) else None
+
+
 def lock_in_order(
     connection: Connection, client_id: str, seen: Seen, user_id: UUID, session_id: UUID
 ) -> bool:

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Select, delete, or_, select, update
+from sqlalchemy import Connection, Select, delete, or_, select, update
 
 from sso import clock, database
+from sso.crypto.keys import SAML
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import ApiToken, KeyState, SigningKey
@@ -33,11 +34,19 @@ class StoredSigningKey(NamedTuple):
     retired_at: datetime | None
 
 
-_STORED = select(*(prepared.table(SigningKey).c[name] for name in StoredSigningKey._fields))
+_KEYS = prepared.table(SigningKey)
+_COLUMNS = select(*(_KEYS.c[name] for name in StoredSigningKey._fields))
+_STORED = _COLUMNS.where(_KEYS.c.alg != SAML)
+_STORED_SAML = _COLUMNS.where(_KEYS.c.alg == SAML).order_by(_KEYS.c.created_at)
+
+
+def saml_keys(connection: Connection) -> list[StoredSigningKey]:
+    """Return the keys of SAML, oldest first."""
+    return [StoredSigningKey._make(row) for row in connection.execute(_STORED_SAML)]
 
 
 def stored_signing_keys() -> list[StoredSigningKey]:
-    """Return all keys for the key ring, read on a connection of their own."""
+    """Return the keys of tokens for the key ring, read on a connection of their own."""
     with database.connection() as connection:
         return [StoredSigningKey._make(row) for row in connection.execute(_STORED)]
 
@@ -70,10 +79,10 @@ def move_signing_key(
 
 
 def oldest_activation() -> datetime | None:
-    """Return when the oldest active key was activated."""
+    """Return when the oldest active key of tokens was activated."""
     return db.session.scalar(
         select(SigningKey.activated_at)
-        .where(SigningKey.state == KeyState.ACTIVE)
+        .where(SigningKey.state == KeyState.ACTIVE, SigningKey.alg != SAML)
         .order_by(SigningKey.activated_at)
         .limit(1)
     )
@@ -82,6 +91,12 @@ def oldest_activation() -> datetime | None:
 def add_signing_key(key: SigningKey) -> None:
     db.session.add(key)
     db.session.flush()
+
+
+def add_missing_signing_key(key: SigningKey) -> None:
+    """Store a key, unless another process has added one of its algorithm and state."""
+    names = (column.name for column in SigningKey.__table__.columns)
+    dialects.insert_or_ignore(SigningKey, [{name: getattr(key, name) for name in names}])
 
 
 def remove_signing_key(key: SigningKey) -> None:

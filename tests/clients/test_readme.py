@@ -72,6 +72,10 @@ RUN = {
     "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8001/documents",
     "import requests",
     ".venv/bin/flask --app reader run --port 8002",
+    ".venv/bin/flask client create --saml --name Wiki --metadata wiki.xml",
+    ".venv/bin/flask client create --name Wiki --entity-id https://wiki.example.com/saml "
+    "--acs-url https://wiki.example.com/saml/acs",
+    '.venv/bin/flask client update ID --set-attributes "mail=email role=groups" --add-scope groups',
     '.venv/bin/flask api create --identifier https://orders.example.com --name "Orders" '
     '--scope "read=Read your orders" --scope "write=Change your orders"',
     '.venv/bin/flask client create --name "Shop" '
@@ -589,6 +593,24 @@ def test_the_commands_for_an_api(prepared: tuple[Server, str]) -> None:
     assert "sso_cs_" in printed[3]
     assert "refund=Refund orders" in printed[4]
     assert re.search(r"^disabled +yes$", printed[4], re.MULTILINE)
+
+
+def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> None:
+    server, _ = prepared
+    metadata = tmp_path / "wiki.xml"
+    metadata.write_text(
+        '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="urn:x:wiki">'
+        '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
+        '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"'
+        ' Location="https://wiki.example.com/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+    )
+    scripts = [text for page, text in BLOCKS if page == "docs/how-to/saml.md"]
+    assert len(scripts) == 3
+    printed = typed(server, scripts[0].replace("wiki.xml", str(metadata)))
+    assert re.search(r"^entity ID +urn:x:wiki$", printed, re.MULTILINE)
+    (client_id,) = re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)
+    assert "https://wiki.example.com/saml" in typed(server, scripts[1])
+    assert "role=groups" in typed(server, scripts[2].replace(" ID ", f" {client_id} "))
 
 
 def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:

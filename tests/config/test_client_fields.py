@@ -5,6 +5,7 @@ import html
 import re
 
 import click
+import pytest
 from flask import Flask
 from sqlalchemy import Boolean
 
@@ -24,6 +25,7 @@ from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_api, make_client
 from tests.support.logos import png
+from tests.support.saml import pair
 from tests.test_architecture import PACKAGE
 
 IMAGE = images.parse(png(), 10_000)
@@ -50,6 +52,17 @@ VALUES = {
 PROXY = {"proxy_urls": ["https://books.example"], "public_paths": ["/health", "/static/*"]}
 # In place of a key of its own, and so apart from the rest.
 TRUST = {"trust_issuer": "https://ci.example", "trust_subject": "job:*", "trust_audience": "sso"}
+# Of clients that get no tokens.
+SAML = {
+    "saml_entity_id": "https://wiki.example/saml",
+    "saml_acs_urls": ["https://wiki.example/saml/acs"],
+    "saml_logout_url": "https://wiki.example/saml/slo",
+    "saml_name_id": "email",
+    "saml_attributes": ["mail=email"],
+    "saml_certificates": pair().certificate,
+    "saml_metadata_expires": "2026-12-01T00:00:00Z",
+    "saml_signed_requests": True,
+}
 
 
 def names(fields: list[Field]) -> set[str]:
@@ -68,7 +81,9 @@ def value_of(field: Field) -> object:
 def everything() -> dict[str, object]:
     """A value for each field that may be together with others; that of `logo` is apart."""
     apart = (Kind.IMAGE, Kind.KEY_SET)
-    fields = [field for field in SETTABLE if field.kind not in apart and field.name not in TRUST]
+    fields = [
+        field for field in SETTABLE if field.kind not in apart and field.name not in {*TRUST, *SAML}
+    ]
     values = {field.name: VALUES.get(field.name) or value_of(field) for field in fields}
     return {**values, "token_endpoint_auth_method": "private_key_jwt",
             "id_token_signed_response_alg": "ES256", "disabled": False}  # fmt: skip
@@ -84,7 +99,7 @@ def options(command: click.Command) -> dict[str, click.Option]:
 
 def test_create_has_an_option_for_each_field() -> None:
     found = options(connect.create)
-    own = {"public", "proxy", "service", "device", "exchange", "assertions"}
+    own = {"public", "proxy", "service", "device", "exchange", "assertions", "saml", "metadata"}
     assert found.keys() - OF_PRESETS - own == names([f for f in SETTABLE if f.option])
     for field in SETTABLE:
         if field.option:
@@ -101,7 +116,8 @@ def test_update_has_options_that_change_and_remove() -> None:
         elif field.option:
             expected |= {field.name, *([f"no_{field.name}"] if field.option.removal else [])}
     found = options(update)
-    assert found.keys() == expected | {"service", "device", "exchange", "assertions"}
+    own = {"service", "device", "exchange", "assertions", "metadata"}
+    assert found.keys() == expected | own
     for field in SETTABLE:
         if field.kind is Kind.SWITCH and field.option:
             assert found[field.name].secondary_opts == [f"--no-{field.option.name}"]
@@ -124,7 +140,7 @@ def test_the_api_documents_its_fields() -> None:
 
 
 def test_the_api_takes_its_fields_and_no_others(app: Flask) -> None:
-    values = {**everything(), **TRUST}
+    values = {**everything(), **TRUST, **SAML}
     assert values.keys() == names(IN_API) - {"jwks"}
     assert clients.parsed_registration({**values, "logo": "x", "unknown": 7}) == values
     assert clients.replacing_registration({}).keys() == FIELDS.keys() - {"logo", "disabled"}
@@ -150,16 +166,17 @@ def test_all_that_is_registered_is_shown(app: Flask) -> None:
         assert planned.keys() == described.keys()
 
 
-def test_a_trusted_issuer_is_shown_as_well(app: Flask) -> None:
-    made = make_client(app, **TRUST)
+@pytest.mark.parametrize("more", [TRUST, {**SAML, "redirect_uris": []}])
+def test_what_is_apart_is_shown_as_well(app: Flask, more: dict[str, object]) -> None:
+    made = make_client(app, **more)
     with app.app_context():
         client = stored_clients.find(made.client_id)
         assert client
         [entry] = apply.declaration()["clients"]
         for fields in (clients.described(client), view(client), entry):
-            assert {name: fields[name] for name in TRUST} == TRUST
+            assert {name: fields[name] for name in more} == more
         document = clients.registration_document(client)
-        assert {name: document[name] for name in TRUST} == TRUST
+        assert {name: document[name] for name in more} == more
 
 
 def test_a_place_behind_a_proxy_is_shown_as_well(app: Flask) -> None:
@@ -189,12 +206,14 @@ def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
     made = make_client(app, **everything())
     trusting = make_client(app, **TRUST)
     proxied = make_client(app, redirect_uris=[], **PROXY)
+    speaking = make_client(app, redirect_uris=[], **SAML)
     staff = sign_in_staff(app)
     pages = {
         id_: staff.open(f"{ADMIN}/application?id={id_}").html
-        for id_ in (made.client_id, trusting.client_id, proxied.client_id)
+        for id_ in (made.client_id, trusting.client_id, proxied.client_id, speaking.client_id)
     }
     apart = dict.fromkeys(TRUST, trusting) | dict.fromkeys(PROXY, proxied)
+    apart |= dict.fromkeys(SAML, speaking)
     for field in SETTABLE:
         if field.fact:
             title = field.fact.title or (field.form and field.form.label) or ""
@@ -224,6 +243,6 @@ def test_services_and_presets_name_no_options() -> None:
 def test_fields_without_an_option_are_known() -> None:
     """Services, the commands `disable` and `enable`, and `--service` and its like set them."""
     without = {field.name for field in SETTABLE if not field.option}
-    assert without == {"preset", "disabled", "grant_types"}
+    assert without == {"preset", "disabled", "grant_types", "saml_metadata_expires"}
     apart = [field for field in SETTABLE if field.stored is Stored.APART]
     assert names(apart) == {"disabled", "logo"}

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "installation.setup",
     # About files that commands read.
     *("declared_accounts._alteration", "declared_accounts.find", "checks.jwks", "checks.logo"),
+    "service_providers._read",
     # For the log.
     *("authentication.verify_password", "preview._approve"),
     # No sentences.

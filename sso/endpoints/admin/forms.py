@@ -398,7 +398,7 @@ def _methods(client: Client | None) -> Iterable[str]:
     """Return the methods to choose from: a client stays public or confidential."""
     if client is None:
         return *AUTH_METHODS, NO_AUTH_METHOD
-    return (NO_AUTH_METHOD,) if client.is_public else AUTH_METHODS
+    return (NO_AUTH_METHOD,) if client.is_public or client.is_saml else AUTH_METHODS
 
 
 class ApiForm(EditForm):

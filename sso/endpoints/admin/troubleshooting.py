@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from flask import abort, request
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.endpoints.admin import admin_page
@@ -29,6 +30,7 @@ STOPS = {
     Stop.INVALID_TARGET: N_("The application may not use one of these APIs."),
     Stop.WITHOUT_PERSON: N_("Nobody signs in to the application: it gets tokens for itself."),
     Stop.INVALID_SCOPE: N_("The application may request none of these scopes."),
+    Stop.NAME_ID_MISSING: N_("This person has no value for the NameID."),
     Stop.ALL_WITHHELD: N_("This person has allowed none of these scopes."),
 }
 REASONS = {
@@ -91,13 +93,18 @@ def preview() -> Response:
         stops=STOPS,
         reasons=REASONS,
         missing=missing,
-        parts=_parts(result) if result and result.tokens else (),
+        parts=_parts(result) if result else (),
     )
 
 
 def _parts(shown_preview: previews.Preview) -> Sequence[tuple[str, dict[str, Any]]]:
-    tokens = shown_preview.tokens
-    assert tokens
+    tokens, assertion = shown_preview.tokens, shown_preview.assertion
+    if assertion:
+        name_id = assertion.name_id or gettext("random, made at the first sign-on")
+        named = {f"NameID ({assertion.kind})": name_id}
+        return [(N_("Assertion"), named), (N_("Attributes"), dict(assertion.attributes))]
+    if tokens is None:
+        return ()
     parts = [
         (N_("Profile that the application can fetch"), tokens.userinfo),
         (N_("Identity token"), tokens.id_token and tokens.id_token.claims),

@@ -1,0 +1,48 @@
+"""What an assertion of SAML says about a user: the NameID and the attributes."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sso.flow import scopes
+
+PERSISTENT = "persistent"  # a random NameID; the others are claims
+
+
+def name_of(user: scopes.Profile, name_id: str, scope: str) -> str | None:
+    """Return the value of a NameID that is a claim. An unverified email address names nobody."""
+    names = scopes.claims_of(scopes.split(scope))
+    if name_id not in names or (name_id == "email" and not user.email_verified):
+        return None
+    value = scopes.values(user, [name_id]).get(name_id)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def claims_of(user: scopes.Profile, scope: str) -> dict[str, Any]:
+    """Return the claims that attributes can have."""
+    return scopes.profile(user, scope, is_standard=True)
+
+
+def attributes_of(
+    user: scopes.Profile, pairs: Sequence[tuple[str, str]], scope: str
+) -> dict[str, list[str]]:
+    """Return the attributes: of each of the `pairs` the name and the claim; without any, all
+    claims that the scope allows.
+    """
+    claims = claims_of(user, scope)
+    attributes: dict[str, list[str]] = {}
+    for name, claim in pairs or [(name, name) for name in claims]:
+        if claim in claims:
+            attributes.setdefault(name, []).extend(_texts(claims[claim]))
+    return attributes
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, bool):
+        return ["true" if value else "false"]
+    if isinstance(value, dict):
+        return [json.dumps(value, ensure_ascii=False)]
+    # XML has no control characters but these.
+    return ["".join(c for c in str(value) if c >= " " or c in "\t\n\r")]

@@ -1,0 +1,269 @@
+"""Single sign-on for service providers of SAML."""
+
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+
+from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, timestamp
+from tests.conftest import Clock
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.events import events
+from tests.support.factories import make_user
+from tests.support.saml import (
+    ACS_URL,
+    ENTITY_ID,
+    SSO_URL,
+    authn_request,
+    make_service_provider,
+    pair,
+    post_form,
+    query,
+    signed_xml,
+)
+
+MFA = "https://refeds.org/profile/mfa"
+PASSWORD = "urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport"
+FORM = "application/x-www-form-urlencoded"
+
+
+def context(*names: str, comparison: str = "exact") -> str:
+    refs = "".join(f"<saml:AuthnContextClassRef>{name}</saml:AuthnContextClassRef>"
+                   for name in names)  # fmt: skip
+    return (
+        f'<samlp:RequestedAuthnContext Comparison="{comparison}">{refs}'
+        "</samlp:RequestedAuthnContext>"
+    )
+
+
+def test_a_person_signs_in(app: Flask, clock: Clock) -> None:
+    user = make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    answer = wiki.sign_on(browser, relay_state="/page?x=1&y=ü")
+    assert (answer.action, answer.relay_state) == (ACS_URL, "/page?x=1&y=ü")
+    assert answer.status == "Success"
+    assert answer.text(".//saml:Audience") == ENTITY_ID
+    assert answer.attributes["email"] == ["dana@example.com"]
+    assert answer.attributes["sub"] == [str(user.id)]
+    name_id = answer.root.find(".//{*}NameID")
+    assert name_id.get("Format") == PERSISTENT
+    assert len(name_id.text) >= 32
+    assert answer.text(".//saml:AuthnContextClassRef") == PASSWORD
+    assert events(app, "saml_assertion_issued")[0]["client"] == wiki.client_id
+    assert answer.root.find(".//{*}Assertion/{*}Signature") is not None
+    # The next request needs nobody.
+    again = wiki.read(wiki.start(browser))
+    assert again.name_id == answer.name_id
+
+
+def test_identifiers_of_two_service_providers_cannot_be_linked(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    browser, wiki = Browser(app), make_service_provider(app)
+    other = make_service_provider(
+        app, saml_entity_id="https://crm.example", saml_acs_urls=["https://crm.example/acs"]
+    )
+    answers = [wiki.sign_on(browser), other.sign_on(browser)]
+    assert answers[0].name_id != answers[1].name_id
+    indexes = [one.root.find(".//{*}AuthnStatement").get("SessionIndex") for one in answers]
+    assert indexes[0] != indexes[1]
+
+
+def test_a_request_is_posted(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    browser.sign_in()
+    body = post_form(authn_request(), RelayState="x")
+    page = browser.open(SSO_URL, method="POST", data=body, content_type=FORM)
+    if ("decision", "allow") in page.buttons:
+        page = browser.allow()
+    answer = wiki.read(page)
+    assert (answer.status, answer.relay_state) == ("Success", "x")
+
+
+def test_a_signed_request_by_redirect_and_by_post(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki = make_service_provider(
+        app, first_party=True, saml_certificates=pair().certificate, saml_signed_requests=True
+    )
+    browser = Browser(app)
+    assert wiki.sign_on(browser, signed_by=pair(), relay_state="x").status == "Success"
+    body = post_form(signed_xml(authn_request(), pair()))
+    page = browser.open(SSO_URL, method="POST", data=body, content_type=FORM)
+    assert wiki.read(page).status == "Success"
+
+
+@pytest.mark.parametrize(("name_id", "claims", "expected"), [
+    ("email", {}, ("dana@example.com", EMAIL)),
+    ("preferred_username", {"preferred_username": "dana"}, ("dana", UNSPECIFIED)),
+])  # fmt: skip
+def test_name_ids(
+    app: Flask, clock: Clock, name_id: str, claims: dict[str, str], expected: tuple[str, str]
+) -> None:
+    make_user(app, email_verified=True, claims=claims)
+    wiki = make_service_provider(app, saml_name_id=name_id, first_party=True)
+    answer = wiki.sign_on(Browser(app))
+    element = answer.root.find(".//{*}NameID")
+    assert (element.text, element.get("Format")) == expected
+
+
+def test_an_unverified_address_names_nobody(app: Flask, clock: Clock) -> None:
+    make_user(app, email_verified=False)
+    wiki = make_service_provider(app, saml_name_id="email", first_party=True)
+    answer = wiki.sign_on(Browser(app))
+    assert answer.status == "UnknownPrincipal"
+    assert answer.root.find(".//{*}Assertion") is None
+
+
+def test_another_name_id_format_is_refused(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki = make_service_provider(app)
+    xml = authn_request(inside=f'<samlp:NameIDPolicy Format="{EMAIL}"/>')
+    assert wiki.read(wiki.start(Browser(app), xml)).status == "InvalidNameIDPolicy"
+
+
+def test_attributes_are_mapped(app: Flask, clock: Clock) -> None:
+    make_user(app, groups=["staff", "wiki"])
+    wiki = make_service_provider(
+        app, first_party=True, scope="openid email groups",
+        saml_attributes=["urn:oid:0.9.2342.19200300.100.1.3=email", "role=groups", "who=name"],
+    )  # fmt: skip
+    answer = wiki.sign_on(Browser(app))
+    assert answer.attributes == {
+        "urn:oid:0.9.2342.19200300.100.1.3": ["dana@example.com"],
+        "role": ["staff", "wiki"],  # the name needs the scope profile
+    }
+    formats = {one.get("Name"): one.get("NameFormat").rpartition(":")[2]
+               for one in answer.root.iterfind(".//{*}Attribute")}  # fmt: skip
+    assert formats == {"urn:oid:0.9.2342.19200300.100.1.3": "uri", "role": "basic"}
+
+
+def test_what_a_person_withholds_is_not_sent(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    wiki.start(browser)
+    browser.sign_in()
+    fields = {name: value for name, value in browser.page.fields.items() if name != "scope_email"}
+    page = browser.open(browser.page.action or browser.page.url, method="POST",
+                        data={**fields, "decision": "allow"})  # fmt: skip
+    assert "email" not in wiki.read(page).attributes
+
+
+def test_a_person_denies(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    wiki.start(browser)
+    browser.sign_in()
+    answer = wiki.read(browser.deny())
+    assert answer.status == "RequestDenied"
+    assert answer.root.get("InResponseTo")
+
+
+def test_who_is_in_no_group_gets_no_assertion(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app, groups=["staff"]), Browser(app)
+    wiki.start(browser)
+    page = browser.sign_in()
+    assert page.status == 403
+    back = page.html.split('href="')
+    url = next(one.partition('"')[0] for one in back if "oauth2/authorize?resume=" in one)
+    assert wiki.read(browser.open(url.replace("&amp;", "&"))).status == "RequestDenied"
+
+
+def test_a_passive_request_shows_no_page(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    passive = authn_request(IsPassive="true")
+    assert wiki.read(wiki.start(browser, passive)).status == "NoPassive"
+    browser.sign_in()
+    assert wiki.read(wiki.start(browser, authn_request(IsPassive="true"))).status == "NoPassive"
+    wiki.sign_on(browser)
+    assert wiki.read(wiki.start(browser, authn_request(IsPassive="true"))).status == "Success"
+
+
+def test_a_forced_request_asks_for_the_password_once(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app, first_party=True), Browser(app)
+    before = wiki.sign_on(browser)
+    clock.move(minutes=1)
+    page = wiki.start(browser, authn_request(ForceAuthn="true"))
+    assert "password" in page.fields
+    answer = wiki.read(browser.sign_in())
+    instants = [one.root.find(".//{*}AuthnStatement").get("AuthnInstant")
+                for one in (before, answer)]  # fmt: skip
+    assert instants[0] < instants[1]
+
+
+@pytest.mark.parametrize(("inside", "expected"), [
+    (context(PASSWORD), PASSWORD),
+    (context("urn:oasis:names:tc:SAML:2.0:ac:classes:Password"),
+     "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"),
+    (context(PASSWORD, comparison="minimum"), PASSWORD),
+    (context("urn:example:smartcard", PASSWORD), PASSWORD),
+])  # fmt: skip
+def test_authentication_contexts(app: Flask, clock: Clock, inside: str, expected: str) -> None:
+    make_user(app)
+    wiki = make_service_provider(app, first_party=True)
+    answer = wiki.sign_on(Browser(app), authn_request(inside=inside))
+    assert answer.text(".//saml:AuthnContextClassRef") == expected
+
+
+def test_a_second_factor_is_asked_for(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app, first_party=True), Browser(app)
+    wiki.start(browser, authn_request(inside=context(MFA)))
+    assert "/account/factors" in browser.sign_in().url
+
+
+def test_an_unknown_context_is_refused(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki = make_service_provider(app)
+    xml = authn_request(inside=context("urn:example:smartcard"))
+    assert wiki.read(wiki.start(Browser(app), xml)).status == "NoAuthnContext"
+
+
+def test_another_binding_is_named_as_unsupported(app: Flask, clock: Clock) -> None:
+    wiki = make_service_provider(app)
+    artifact = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Artifact"
+    answer = wiki.read(wiki.start(Browser(app), authn_request(ProtocolBinding=artifact)))
+    assert answer.status == "RequestUnsupported"
+    assert "HTTP-Artifact" in (answer.text(".//samlp:StatusMessage") or "")
+
+
+def test_without_a_service_provider_there_is_no_metadata(app: Flask, clock: Clock) -> None:
+    path = f"{BASE}/saml/metadata"
+    assert app.test_client().get(path, base_url=ORIGIN).status_code == 404
+    make_service_provider(app)
+    response = app.test_client().get(path, base_url=ORIGIN)
+    assert response.status_code == 200
+    assert response.mimetype == "application/samlmetadata+xml"
+    text = response.get_data(as_text=True)
+    assert f'entityID="{ORIGIN}{path}"' in text
+    assert text.count("<ds:X509Certificate>") == 2  # of the active key, and of the next one
+
+
+def test_the_request_of_a_disabled_client_is_refused(app: Flask, clock: Clock) -> None:
+    wiki = make_service_provider(app, disabled=True)
+    assert wiki.start(Browser(app)).status == 400
+
+
+def test_nobody_gets_tokens_as_a_service_provider(app: Flask, clock: Clock) -> None:
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    page = browser.open(
+        f"{ORIGIN}{BASE}/oauth2/authorize?response_type=code&client_id={wiki.client_id}"
+        f"&redirect_uri={ACS_URL}&state=x"
+    )
+    assert page.status == 400
+    form = {"grant_type": "client_credentials", "client_id": wiki.client_id}
+    answer = app.test_client().post(f"{BASE}/oauth2/token", data=form, base_url=ORIGIN)
+    assert answer.status_code in (400, 401)
+
+
+def test_clocks_that_differ_are_named(app: Flask, clock: Clock) -> None:
+    wiki = make_service_provider(app)
+    for delta in (timedelta(hours=-1), timedelta(minutes=6)):
+        xml = authn_request(IssueInstant=timestamp(clock.now() + delta))
+        page = wiki.start(Browser(app), xml)
+        assert page.status == 400
+        assert "clocks" in page.html
+    assert query(authn_request()).startswith("SAMLRequest=")
