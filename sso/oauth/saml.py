@@ -18,7 +18,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import urls
 from sso.crypto import keys, secrets
-from sso.flow import assertions, decision
+from sso.flow import decision, saml_claims
 from sso.flow import request as flow_request
 from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest, ClaimsRequest
@@ -357,16 +357,16 @@ def told(
 ) -> tuple[NameId, dict[str, list[str]]]:
     """Return NameID and attributes of a user. Raises `Refused` if there is no NameID."""
     user = _user(connection, owner)
-    if client.saml_name_id == assertions.PERSISTENT:
+    if client.saml_name_id == saml_claims.PERSISTENT:
         value = stored.persistent_id(connection, client.client_id, owner.user_id)
-        return NameId(value, PERSISTENT), assertions.attributes_of(
+        return NameId(value, PERSISTENT), saml_claims.attributes_of(
             user, client.saml_attributes, scope
         )
-    text = assertions.name_of(user, client.saml_name_id, scope)
+    text = saml_claims.name_of(user, client.saml_name_id, scope)
     if text is None:
         cause = describe(Cause.SAML_NAME_ID_MISSING, name_id=client.saml_name_id)
         raise Refused(cause, (sent.RESPONDER, "UnknownPrincipal"))
-    return NameId(text, _format_of(client.saml_name_id)), assertions.attributes_of(
+    return NameId(text, _format_of(client.saml_name_id)), saml_claims.attributes_of(
         user, client.saml_attributes, scope
     )
 

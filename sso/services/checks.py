@@ -34,7 +34,7 @@ from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow import role_claims
 from sso.flow.profile_claims import CLAIMS, Format
-from sso.flow.scopes import ALL_CLAIMS, SCOPES
+from sso.flow.scopes import SCOPES
 from sso.i18n import times
 from sso.i18n.message import Message, code_of
 from sso.services import saml_checks
@@ -279,21 +279,6 @@ def metadata_errors(
     return [error for error in errors if error]
 
 
-def _attribute_errors(entries: Sequence[str]) -> Iterable[Message | None]:
-    if len(entries) > MAX_GROUPS:
-        yield Message("there are more than %(most)d attributes", most=MAX_GROUPS)
-    for entry in entries:
-        name, _, claim = entry.rpartition("=")
-        if not name or claim not in ALL_CLAIMS:
-            yield Message(
-                "the attribute %(entry)s is not NAME=CLAIM with one of the claims %(claims)s",
-                entry=repr(entry[:MAX_TEXT]),
-                claims=", ".join(ALL_CLAIMS),
-            )
-        else:
-            yield text_error(Message("the SAML attribute"), name)
-
-
 def uses_browser(metadata: Mapping[str, Any]) -> bool:
     """Return whether people sign in to the client by the authorization endpoint."""
     return AUTHORIZATION_CODE in metadata[_GRANT_TYPES]
@@ -384,7 +369,7 @@ def _field_errors(
         case Kind.OBJECT:
             yield _preset_error(value)
         case Kind.ATTRIBUTES:
-            yield from _attribute_errors(value)
+            yield from saml_checks.attribute_errors(value, text_error)
         case Kind.CERTIFICATES:
             yield saml_checks.certificate_error(value)
         case Kind.KEY_SET:

@@ -15,7 +15,7 @@ from authlib.oidc.core.grants.util import create_half_hash
 from sso import clock, context, database
 from sso.config.settings import Settings
 from sso.crypto import keys
-from sso.flow import assertions, decision, narrowing, resources, role_claims, scopes, token_claims
+from sso.flow import decision, narrowing, resources, role_claims, saml_claims, scopes, token_claims
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
@@ -173,7 +173,7 @@ def make(
         return Preview(client, user, stops)
     grant = _grant(client, user, outcome, apis)
     assertion = _assertion(client, grant) if client.is_saml else None
-    if assertion and assertion.kind != assertions.PERSISTENT and assertion.name_id is None:
+    if assertion and assertion.kind != saml_claims.PERSISTENT and assertion.name_id is None:
         return Preview(client, user, (Stop.NAME_ID_MISSING,))
     tokens = None if assertion else _issue(client, grant, apis)
     granted_names = " ".join(map(resources.scope_of, scopes.split(outcome.request.scope)))
@@ -205,7 +205,7 @@ def _places(tokens: Tokens | None, grant: LiveGrant) -> dict[str, dict[str, Any]
     """Return the claims that the client receives, by where it does."""
     if tokens is None:
         own = dict.fromkeys(scopes.OWN_CLAIMS)  # attributes have the standard ones
-        return {"assertion": {**own, **assertions.claims_of(grant.user, grant.scope)}}
+        return {"assertion": {**own, **saml_claims.claims_of(grant.user, grant.scope)}}
     return {
         "id_token": tokens.id_token.claims if tokens.id_token else None,
         "userinfo": tokens.userinfo,
@@ -214,11 +214,11 @@ def _places(tokens: Tokens | None, grant: LiveGrant) -> dict[str, dict[str, Any]
 
 def _assertion(client: RegisteredClient, grant: LiveGrant) -> Assertion:
     kind = client.saml_name_id
-    if kind == assertions.PERSISTENT:
+    if kind == saml_claims.PERSISTENT:
         name_id = saml.existing_persistent_id(client.client_id, grant.user_id)
     else:
-        name_id = assertions.name_of(grant.user, kind, grant.scope)
-    attributes = assertions.attributes_of(grant.user, client.saml_attributes, grant.scope)
+        name_id = saml_claims.name_of(grant.user, kind, grant.scope)
+    attributes = saml_claims.attributes_of(grant.user, client.saml_attributes, grant.scope)
     return Assertion(kind, name_id, attributes)
 
 

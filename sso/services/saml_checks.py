@@ -3,17 +3,19 @@
 A client is one as soon as it has an entity ID. It then has no grants and no client authentication.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cryptography.x509 import load_pem_x509_certificates
 
 from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS
+from sso.flow.scopes import ALL_CLAIMS
 from sso.i18n.message import Message
 
 ENTITY_ID = "saml_entity_id"
 MAX_CERTIFICATES = 10
+MAX_ATTRIBUTES = 100
 _OTHERS = tuple(name for name in FIELDS if name.startswith("saml_") and name != ENTITY_ID)
 
 
@@ -27,6 +29,24 @@ def as_saml(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if not is_provider(metadata):
         return {}
     return {"token_endpoint_auth_method": NO_AUTH_METHOD, "grant_types": []}
+
+
+def attribute_errors(
+    entries: Sequence[str], text_error: Callable[[Message, str], Message | None]
+) -> Iterable[Message | None]:
+    """Yield why these are not attributes of an assertion, each as NAME=CLAIM."""
+    if len(entries) > MAX_ATTRIBUTES:
+        yield Message("there are more than %(most)d attributes", most=MAX_ATTRIBUTES)
+    for entry in entries:
+        name, _, claim = entry.rpartition("=")
+        if not name or claim not in ALL_CLAIMS:
+            yield Message(
+                "the attribute %(entry)s is not NAME=CLAIM with one of the claims %(claims)s",
+                entry=repr(entry[:200]),
+                claims=", ".join(ALL_CLAIMS),
+            )
+        else:
+            yield text_error(Message("the SAML attribute"), name)
 
 
 def errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
