@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sso.services.changes import Differences
 
 
-HIDDEN = "••••"
 _WIDEST = 48
 
 

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 import click
 
 from sso.cli.commands import Failure, json_option
-from sso.cli.output import HIDDEN, print_json, print_line, print_record
+from sso.cli.output import print_json, print_line, print_record
 from sso.config.settings import SETTINGS, load_settings, read_settings
 from sso.errors import SettingsError
-from sso.observability.redaction import redact
+from sso.observability.setting_values import without_secrets
 
 
 @click.command("settings")
@@ -28,7 +28,7 @@ def settings_command(as_json: bool) -> None:
     for setting in SETTINGS:
         name, value, source = setting.name, None, "refused"
         if not {name, f"{name}_FILE"} & refused:  # a default would mislead
-            value = _shown(reading.values[name], setting.secret)
+            value = without_secrets(reading.values[name], is_secret=setting.secret)
             source = reading.sources.get(name, "default")
             source = "environment" if source == name else source
         entries.append(
@@ -51,13 +51,6 @@ def settings_command(as_json: bool) -> None:
             print_line(f"Fault: {fault}")
     if faults:
         raise Failure(f"the settings have {len(faults)} fault{'s' * (len(faults) > 1)}")
-
-
-def _shown(value: object, secret: bool) -> object:
-    if not secret or value is None:
-        return value
-    # A URL is shown without its password.
-    return redact(str(value)) if "://" in str(value) else HIDDEN
 
 
 def _faults() -> list[str]:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         overview,
         people,
         people_list,
+        server_pages,
         troubleshooting,
         webhooks,
     )
@@ -74,6 +75,7 @@ else:
     people_list = program.late_functions("sso.endpoints.admin.people_list")
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
+    server_pages = program.late_functions("sso.endpoints.admin.server_pages")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
     webhooks = program.late_functions("sso.endpoints.admin.webhooks")
 
@@ -243,6 +245,9 @@ ROUTES = (
     Route("{base}/admin/api-token/new", "token_new", admin_keys.new_token, blueprint=ADMIN),
     Route("{base}/admin/api-token/revoke", "token_revoke", admin_keys.revoke_token,
           blueprint=ADMIN),
+    Route("{base}/admin/settings", "settings", server_pages.settings, GET, ADMIN),
+    Route("{base}/admin/providers", "providers", server_pages.providers, blueprint=ADMIN,
+          flooding=limiting.TEST_SIGN_IN),
     Route("{base}/admin/webhooks", "webhooks", webhooks.registered, GET, ADMIN),
     Route("{base}/admin/webhook", "webhook", webhooks.webhook, GET, ADMIN),
     Route("{base}/admin/webhook/new", "webhook_new", webhooks.new, blueprint=ADMIN),

@@ -56,12 +56,14 @@ SECTIONS = (
     Section(N_("Applications"), "applications"),
     Section(N_("APIs"), "apis"),
     Section(N_("MCP servers"), "mcp_servers"),
+    Section(N_("Sign-in providers"), "providers"),
     Section(N_("Refused requests"), "refusals"),
     Section(N_("Audit trail"), "audit", area=_SERVER),
     Section(N_("Webhooks"), "webhooks", area=_SERVER),
     Section(N_("Emails"), "emails", area=_SERVER),
     Section(N_("Signing keys"), "keys", area=_SERVER),
     Section(N_("API tokens"), "tokens", area=_SERVER),
+    Section(N_("Settings"), "settings", area=_SERVER),
 )
 
 

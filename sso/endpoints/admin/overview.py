@@ -313,6 +313,10 @@ _REMEDIES = {
     "webhooks": "webhooks",
     "secret key": "keys",
     "imported passwords": "people",
+    others.PROVIDERS: "providers",
+    others.DIRECTORIES: "providers",
+    "worker": "settings",
+    "schema": "settings",
 }
 
 
