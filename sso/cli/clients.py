@@ -575,7 +575,7 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     if client.proxy_urls:
         places = " and ".join(client.proxy_urls)
         print_line(f"The proxy in front of {places} asks: {forward_auth_url(client)}")
-        print_line(f"For its configuration, see: {COMMAND} client presets")
+        print_line("For what it sends and does, see docs/how-to/forward-auth.md.")
     elif client.is_public:
         duty = " and has to use PKCE" if AUTHORIZATION_CODE in client.grant_types else ""
         print_line(f"It is public: it has no secret{duty}.")
