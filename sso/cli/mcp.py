@@ -9,6 +9,8 @@ from sso import audit, context
 from sso.cli.apis import find_api, view
 from sso.cli.commands import Failure, Group, confirm, json_option, unknown, yes_option
 from sso.cli.output import iso, print_json, print_line, print_record, print_table
+from sso.config import agent_catalog
+from sso.config.agent_catalog import CATALOG
 from sso.extensions import db
 from sso.mcp import configurations, protected_resources
 from sso.mcp.configurations import CONFIGURATIONS
@@ -17,6 +19,7 @@ from sso.process.program import COMMAND
 from sso.services import agents, api_values, apis, groups, mcp_servers
 
 group = Group("mcp", help="MCP servers, and the agents that may use them.")
+_NAMES = "NAME is one of " + ", ".join(entry.name for entry in CATALOG) + "."
 _only_option = click.option(
     "--for",
     "only",
@@ -75,6 +78,17 @@ def list_(as_json: bool) -> None:
                     {"domain": row.domain, "status": row.status, "since": iso(row.created_at)}
                     for row in domains
                 ],
+                "well_known": [
+                    {
+                        "name": entry.name,
+                        "label": entry.label,
+                        "kind": entry.kind,
+                        "domain": entry.domain,
+                        "document": entry.document,
+                        "source": entry.source,
+                    }
+                    for entry in CATALOG
+                ],
                 "client_documents": context.settings().client_documents,
             }
         )
@@ -95,6 +109,15 @@ def list_(as_json: bool) -> None:
         [(row.domain, row.status, row.created_at) for row in domains],
     )
     print_line()
+    statuses = {row.domain: row.status for row in domains}
+    print_table(
+        ("WELL-KNOWN AGENT", "WHAT IT IS", "DOCUMENT", "ITS DOMAIN IS"),
+        [
+            (entry.name, entry.kind, entry.document, statuses.get(entry.domain, "not decided"))
+            for entry in CATALOG
+        ],
+    )
+    print_line()
     print_line(_policy())
 
 
@@ -107,8 +130,8 @@ def show(url: str, only: str | None, as_json: bool) -> None:
     _print(find_api(url), as_json, only)
 
 
-@group.command("allow")
-@click.argument("domain")
+@group.command("allow", epilog=_NAMES)
+@click.argument("domain", metavar="DOMAIN|NAME")
 @json_option
 def allow(domain: str, as_json: bool) -> None:
     """Allow the agents of a domain, with SSO_CLIENT_DOCUMENTS=listed."""
@@ -118,12 +141,14 @@ def allow(domain: str, as_json: bool) -> None:
         print_json({"domain": domain, "status": "allowed"})
         return
     print_line(f"Agents with a document at {domain} may ask people for access.")
+    if labels := agent_catalog.labels_at(domain):
+        print_line(f"Among them: {', '.join(labels)}.")
     if context.settings().client_documents != agents.LISTED:
         print_line(_policy())
 
 
-@group.command("block")
-@click.argument("domain")
+@group.command("block", epilog=_NAMES)
+@click.argument("domain", metavar="DOMAIN|NAME")
 @json_option
 def block(domain: str, as_json: bool) -> None:
     """Block the agents of a domain and those below it; their tokens end at once."""
@@ -138,7 +163,7 @@ def block(domain: str, as_json: bool) -> None:
 
 
 @group.command("remove")
-@click.argument("server_or_domain", metavar="URL|DOMAIN")
+@click.argument("server_or_domain", metavar="URL|DOMAIN|NAME")
 @yes_option
 @json_option
 def remove(server_or_domain: str, yes: bool, as_json: bool) -> None:

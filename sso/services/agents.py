@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.config import agent_catalog
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n.message import Message
@@ -119,6 +120,7 @@ def register_itself(actor: Actor, fields: Mapping[str, Any]) -> Client:
 def allow(actor: Actor, domain: str) -> str:
     """Allow the clients whose documents are at a domain; return it in lower case.
 
+    `domain`: it, or the name of a well-known agent there (`agent_catalog`), here and below.
     It counts with SSO_CLIENT_DOCUMENTS=listed. Clients that were disabled stay disabled. Raises
     `Invalid`.
     """
@@ -147,7 +149,7 @@ def remove(actor: Actor, domain: str) -> str:
     Clients that were disabled stay disabled. Raises `LookupError`.
     """
     roles.require_admin(actor)
-    domain = domain.strip().lower()
+    domain = agent_catalog.domain_of(domain)
     agents.lock()
     row = agents.find_domain(domain)
     if row is None:
@@ -163,7 +165,7 @@ def remove(actor: Actor, domain: str) -> str:
 
 
 def _decide(domain: str, status: str, event: Event) -> str:
-    domain = domain.strip().lower()
+    domain = agent_catalog.domain_of(domain)
     if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
         raise Invalid(
             [Message("%(domain)s is not a domain such as example.com", domain=repr(domain[:100]))]

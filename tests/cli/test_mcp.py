@@ -95,6 +95,23 @@ def test_domains_are_allowed_blocked_and_forgotten(app: Flask) -> None:
     assert "SSO_CLIENT_DOCUMENTS is off" in run(app, "list").stdout
 
 
+def test_a_well_known_agent_is_allowed_by_name(app: Flask) -> None:
+    listed = answer(app, "list")
+    assert listed["domains"] == []  # nothing is allowed by itself
+    assert {each["name"]: each["domain"] for each in listed["well_known"]}["codex"] == "chatgpt.com"
+    printed = run(app, "allow", "Claude").stdout
+    assert "document at claude.ai may" in printed
+    assert "Among them: Claude, Claude Code.\n" in printed
+    assert answer(app, "block", "codex")["domain"] == "chatgpt.com"
+    rows = [line.split() for line in run(app, "list").stdout.splitlines() if "https://" in line]
+    decided = {row[0]: row[-1] for row in rows}
+    assert decided["claude-code"] == "allowed"
+    assert (decided["chatgpt"], decided["zed"]) == ("blocked", "decided")  # not decided
+    assert answer(app, "remove", "claude-code", "--yes") == {"domain": "claude.ai", "deleted": True}
+    assert "claude-code" in run(app, "allow", "--help").stdout
+    assert run(app, "allow", "nobody").exit_code == 1
+
+
 def test_a_server_is_removed_with_its_whole_url(app: Flask) -> None:
     assert run(app, "add", URL).exit_code == 0
     assert run(app, "remove", "https://mcp.example.com", "--yes").exit_code == 1

@@ -143,7 +143,7 @@ NOT_RUN = {
     '--scope "read=Read your notes" --for fastmcp > notes.py': _AGENTS,
     '.venv/bin/flask mcp add https://mcp.example.com/mcp --name "Notes" '
     '--scope "read=Read your notes" --group engineers': _AGENTS,
-    '.venv/bin/flask mcp allow claude.ai': _AGENTS,
+    '.venv/bin/flask mcp allow claude': _AGENTS,
     '@mcp.tool': _AGENTS,
     'SSO_OPEN_REGISTRATION=true .venv/bin/flask doctor --mcp http://127.0.0.1:8001/mcp': _AGENTS,
     'SSO_OPEN_REGISTRATION=true .venv/bin/gunicorn wsgi:app': _AGENTS,

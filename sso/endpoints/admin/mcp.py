@@ -16,6 +16,7 @@ from sso.checkup.finding import Finding, Status, guarded
 from sso.checkup.mcp_client import Player
 from sso.checkup.mcp_server import Server
 from sso.config import urls
+from sso.config.agent_catalog import CATALOG
 from sso.endpoints.admin import access, admin_page, overview
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ConfirmForm, DomainForm, McpCheckForm, McpServerForm
@@ -73,6 +74,7 @@ def registered() -> Response:
         servers=mcp_servers.every(),
         domains=agents.domains(),
         policy=_POLICIES[context.settings().client_documents],
+        catalog=CATALOG,
     )
 
 
