@@ -113,7 +113,8 @@ class AuthorizationEndpoint:
                 registered_scope=client.scope,
                 require_pkce=client.require_pkce or client.is_public,
                 # With PKCE and `iss`, nothing depends on it (FAPI 2.0 Security Profile §5.3.2.2).
-                require_state=not client.is_fapi2,
+                # Some agents send none, such as those with the TypeScript SDK of MCP.
+                require_state=not (client.is_fapi2 or client.is_agent),
                 signs_responses=client.authorization_signed_response_alg is not None,
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),

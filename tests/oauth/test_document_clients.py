@@ -51,6 +51,17 @@ def test_an_agent_gets_tokens_for_an_api(
     assert hosts.asked == [AGENT]  # once, for all steps
 
 
+def test_an_agent_needs_no_state(app: Flask, browser: Browser, user: User, hosts: Hosts) -> None:
+    docs, party = make_api(app, DOCS, agents=True), agent(app)
+    page = browser.approve(party, resource=docs, scope="openid read", state=None)
+    assert page.parameters.keys() == {"code", "iss"}
+    assert party.exchange(page.code).status_code == 200
+    without = agent(app)
+    without.verifier = None
+    page = browser.authorize(without, resource=docs, state=None)
+    assert (page.status, "code_challenge" in page.html) == (400, True)
+
+
 def test_nothing_is_stored_before_a_person_allows_it(
     app: Flask, browser: Browser, user: User, hosts: Hosts
 ) -> None:
