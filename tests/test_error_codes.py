@@ -18,7 +18,7 @@ ALLOWED = (
     *("text in str(error)", "{'statement pooling mode':"),
     # Names of findings, of kinds and of causes, which are keys and no errors.
     *("{'clock and HTTP Date':", "{'database': components", "{'redis': components"),
-    "{'keys': 'keys', 'secret key':",
+    "{'keys': 'keys', 'mail':",
     *("{'client assertions':", "{'sign-out by an operator':", "{'link-local':"),
     *("{Message('a mail'):", "{N_('Emails'):"),
     *("IDENTITIES not in person.lost", "factor == notifications.APP_NAME", "word in 'true yes t'"),

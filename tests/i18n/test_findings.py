@@ -26,6 +26,7 @@ NO_SENTENCES = {
     *("code flow", "secret key", "slow bodies"),  # names of findings
     *("call without token", "call with token", "foreign tokens", "resource metadata"),
     *("authorization server", "server metadata", "application/json, text/event-stream"),
+    "client update",  # the name of a command
     "/oauth2/token HTTP/1.1\r\nHost: ",
     *("openid profile email", "timedatectl set-ntp true", "# made for "),
 }

@@ -240,7 +240,7 @@ def event() -> Response:
 
 def verify() -> Response:
     """Verify a part of the chain of events, from the number in the URL on."""
-    text = request.args.get("from", "")
+    text = request.args.get("first", "")
     first = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 1
     db.session.rollback()
     verdict = chain.verify_part(max(first, 1), _VERIFIED)

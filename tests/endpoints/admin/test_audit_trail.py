@@ -119,13 +119,13 @@ def test_the_chain_is_verified_in_parts(app: Flask, ada: StaffBrowser) -> None:
         while chain.append_to_chain():
             pass
         last = chain.verify().head_number
-    assert "This is the end of the chain." in ada.open(f"{AUDIT}/chain?from=5").html
+    assert "This is the end of the chain." in ada.open(f"{AUDIT}/chain?first=5").html
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_trail, "_VERIFIED", 3)
         assert "from number 1 to 3 are unchanged" in ada.open(f"{AUDIT}/chain").html
-        page = ada.open(f"{AUDIT}/chain?from=4")
+        page = ada.open(f"{AUDIT}/chain?first=4")
         assert "from number 4 to 6 are unchanged" in page.html
-        assert "chain?from=7" in page.html
+        assert "chain?first=7" in page.html
     for odd in ("from=0", "from=x", f"from={last + 5}", "from=" + "9" * 30, "from=%00"):
         page = ada.open(f"{AUDIT}/chain?{odd}")
         assert page.status == 200
@@ -139,10 +139,10 @@ def test_the_chain_is_verified_in_parts(app: Flask, ada: StaffBrowser) -> None:
     html = ada.open(f"{AUDIT}/chain").html
     assert "event 5 (" in html
     assert "event 8 was removed" in html
-    html = ada.open(f"{AUDIT}/chain?from=6").html
+    html = ada.open(f"{AUDIT}/chain?first=6").html
     assert "event 8 was removed" in html
     assert "event 5 (" not in html
-    assert "event 8 was removed" in ada.open(f"{AUDIT}/chain?from=9").html
+    assert "event 8 was removed" in ada.open(f"{AUDIT}/chain?first=9").html
     told = events(app, "audit_verification_failed")
     assert [event["operator"] for event in told] == ["ada@example.com"] * 3
 
