@@ -95,6 +95,17 @@ def test_prompt_consent_lets_the_mind_be_changed(
     assert scope_of(client, browser.authorize(client).code) == {"openid", "profile", "email"}
 
 
+@pytest.mark.parametrize("decision", ["", "ALLOW", "allow ", "yes"])
+def test_nothing_but_allow_approves(
+    browser: Browser, client: RelyingParty, user: User, decision: str
+) -> None:
+    browser.authorize(client)
+    browser.sign_in()
+    page = browser.submit(decision=decision)
+    assert page.error == "access_denied"
+    assert "code" not in page.parameters
+
+
 def test_it_asks_for_what_is_new_alone(browser: Browser, client: RelyingParty, user: User) -> None:
     browser.approve(client, scope="openid profile")
     page = browser.authorize(client, scope="openid profile email")

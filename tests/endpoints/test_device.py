@@ -365,6 +365,18 @@ def test_a_refusal(app: Flask, tv: Device, browser: Browser, user: User) -> None
         assert db.session.scalar(select(func.count()).select_from(Grant)) == 0
 
 
+@pytest.mark.parametrize("decision", ["", "ALLOW", "allow ", "yes"])
+def test_nothing_but_allow_approves(
+    app: Flask, tv: Device, browser: Browser, user: User, decision: str
+) -> None:
+    tv.ask()
+    enter(browser, tv.user_code)
+    browser.submit(decision=decision)
+    assert "access_token" not in tv.poll().get_json()
+    with app.app_context():
+        assert db.session.scalar(select(func.count()).select_from(Grant)) == 0
+
+
 def test_a_second_factor_where_the_client_requires_it(
     app: Flask, browser: Browser, user: User, clock: Clock, mailbox: Mailbox
 ) -> None:
