@@ -87,7 +87,7 @@ def _check_nodes(root: Element) -> None:
                     raise Malformed("Two elements of the XML have the same ID.")
                 identifiers.add(node.attrib[name])
     siblings = (*root.itersiblings(), *root.itersiblings(preceding=True))
-    if any(isinstance(node, etree._Comment | etree._ProcessingInstruction) for node in siblings):
+    if any(not isinstance(node.tag, str) for node in siblings):
         raise Malformed("The XML has a comment or a processing instruction.")
 
 

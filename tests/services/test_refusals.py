@@ -38,7 +38,7 @@ ELSEWHERE = {
     # About the settings, and what programs register.
     *("images.from_data_url", "images.read"),
     "clients.parsed_registration",
-    "client_documents",  # the names of scopes
+    *("client_documents", "checks.implied"),  # the names of scopes
     *("api_values.without_effect", "apis._notes"),
     "api_values.parsed",
 }
