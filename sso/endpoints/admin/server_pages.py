@@ -48,7 +48,7 @@ def settings() -> Response:
         worker=outbox.last_beat(outbox.WORKER),
         backups=audit_trail.views(rows.newest(names=[Event.BACKUP_MADE], limit=1)),
         command=f"{COMMAND} settings",
-        backup_command=f"{COMMAND} db backup",
+        backup_command=f"{COMMAND} backup",
     )
 
 

@@ -58,6 +58,7 @@ def test_settings_without_secrets(app: Flask, ada: StaffBrowser) -> None:
     assert "chosen at the start" in row(page.html, "SSO_NAME")
     assert ">default<" in row(page.html, "SSO_KEY_LIFETIME")
     assert "none is recorded" in page.html
+    assert ">flask backup<" in page.html
     with app.app_context():
         with audit.acting_as(audit.Actor("olga")):
             audit.event(Event.BACKUP_MADE, file="backup.db")
