@@ -20,6 +20,7 @@ from sso.i18n.message import Message
 from sso.models import Webhook, WebhookDelivery
 from sso.process.http_call import Answer, PostError, post
 from sso.services import changes as differences
+from sso.services import roles
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import webhooks
@@ -65,7 +66,11 @@ def described(webhook: Webhook) -> dict[str, Any]:
 
 @audit.acting
 def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]:
-    """Create a webhook; return it and its secret, which is shown once. Raises `Invalid`."""
+    """Create a webhook; return it and its secret, which is shown once.
+
+    Raises `Invalid` and, as all of these, `NotAllowed` if the helpdesk asks.
+    """
+    roles.require_admin(actor)
     errors = _errors(actor, url, events)
     if len(webhooks.every()) >= MOST:
         errors.append(Message("there are %(most)d webhooks already; delete one first", most=MOST))
@@ -93,6 +98,7 @@ def change(
 
     Raises `LookupError`, `Invalid` and `Changed`.
     """
+    roles.require_admin(actor)
     webhook = _locked(webhook_id)
     before = described(webhook)
     differences.require_unchanged(expected, before)
@@ -114,6 +120,7 @@ def change(
 @audit.acting
 def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhook:
     """Disable a webhook; waiting deliveries are dropped. Raises `LookupError`."""
+    roles.require_admin(actor)
     webhook = _locked(webhook_id)
     webhooks.set_disabled(webhook, True, reason)
     db.session.flush()
@@ -124,6 +131,7 @@ def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhoo
 @audit.acting
 def enable(actor: Actor, webhook_id: UUID) -> Webhook:
     """Enable a webhook for events from now on. Raises `LookupError`."""
+    roles.require_admin(actor)
     webhook = _locked(webhook_id)
     webhooks.set_disabled(webhook, False)
     _reset_failures(webhook)
@@ -139,6 +147,7 @@ def ping(actor: Actor, webhook: Webhook, read_bytes: int = 0) -> Answer:
     It takes as long as the receiver does, up to 8 seconds: end the transaction before. Raises
     `PostError`; the event is recorded even then.
     """
+    roles.require_admin(actor)
     receiver = Receiver.of(webhook, even_if_disabled=True)
     at = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = json.dumps({"type": "ping", "timestamp": at, "data": {"webhook": str(webhook.id)}})
@@ -158,6 +167,7 @@ def retry(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
 
     Raises `LookupError`; `Invalid` if the webhook is disabled, or if it is being sent.
     """
+    roles.require_admin(actor)
     delivery = webhooks.find_delivery(delivery_id)
     if delivery is None:
         raise LookupError(delivery_id)
@@ -181,6 +191,7 @@ def retry(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
 @audit.acting
 def delete(actor: Actor, webhook_id: UUID) -> None:
     """Delete a webhook with its deliveries. Raises `LookupError`."""
+    roles.require_admin(actor)
     webhook = _locked(webhook_id)
     webhooks.remove(webhook.id)
     audit.event(Event.WEBHOOK_DELETED, webhook=webhook.id, url=webhook.url)

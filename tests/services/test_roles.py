@@ -12,8 +12,16 @@ from flask import Flask
 from sso import audit, clock
 from sso.audit import Actor
 from sso.extensions import db
-from sso.models import User
-from sso.services import accounts, authentication, credentials, group_editing, roles
+from sso.models import User, Webhook
+from sso.services import (
+    accounts,
+    authentication,
+    credentials,
+    group_editing,
+    mail_queue,
+    roles,
+    webhooks,
+)
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
@@ -120,6 +128,16 @@ NEVER: dict[str, Callable[[Actor, User], Any]] = {
     "invite with a group": lambda actor, _: accounts.invite(
         actor, email="new@example.com", name="New", groups=["staff"]),
     "create": lambda actor, _: accounts.create(actor, email="new@example.com", name="New"),
+    "create a webhook": lambda actor, _: webhooks.create(actor, "https://a.example/", []),
+    "change a webhook": lambda actor, user: webhooks.change(actor, user.id),
+    "disable a webhook": lambda actor, user: webhooks.disable(actor, user.id),
+    "enable a webhook": lambda actor, user: webhooks.enable(actor, user.id),
+    "delete a webhook": lambda actor, user: webhooks.delete(actor, user.id),
+    "test a webhook": lambda actor, _: webhooks.ping(actor, Webhook(url="https://a.example/")),
+    "deliver again": lambda actor, user: webhooks.retry(actor, user.id),
+    "send a mail again": lambda actor, user: mail_queue.resend(actor, user.id),
+    "send all mails again": lambda actor, _: mail_queue.resend_failed(actor),
+    "delete a mail": lambda actor, user: mail_queue.delete(actor, user.id),
 }  # fmt: skip
 
 
