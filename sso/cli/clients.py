@@ -46,9 +46,15 @@ Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 # Values of lists, where "a" and the name of the option would not be English.
 _NOUNS = {
+    "acs-url": "a URL that takes assertions",
     "api": "an API",
+    "attribute": "an attribute of assertions",
     "event": "an event",
     "exchange-from": "an API whose access tokens it may exchange",
+    "id-jag-audience": "a server that its identity assertions may be for",
+    "id-jag-issuer": "an issuer whose identity assertions it may bring",
+    "proxy-url": "a URL of the application behind the proxy",
+    "public-path": "a path that needs no sign-in",
 }
 
 
