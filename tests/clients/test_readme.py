@@ -53,6 +53,10 @@ PASSWORD = "correct horse battery"
 
 # By their first lines: each block is run by a test here, or stands here with the reason.
 RUN = {
+    ".venv/bin/flask client create --proxy --name Wiki --url https://wiki.example.com "
+    "--first-party --group staff",
+    ".venv/bin/flask api create --name Wiki --identifier https://wiki.example.com "
+    "--scope 'read=Read pages'",
     ".venv/bin/flask db upgrade",
     ".venv/bin/gunicorn wsgi:app",
     '.venv/bin/flask client create --name "Wiki" '
@@ -593,6 +597,14 @@ def test_the_commands_for_an_api(prepared: tuple[Server, str]) -> None:
     assert "sso_cs_" in printed[3]
     assert "refund=Refund orders" in printed[4]
     assert re.search(r"^disabled +yes$", printed[4], re.MULTILINE)
+
+
+def test_the_commands_for_forward_auth(prepared: tuple[Server, str]) -> None:
+    server, _ = prepared
+    scripts = [text for page, text in BLOCKS if page == "docs/how-to/forward-auth.md"]
+    assert len(scripts) == 2
+    assert "/forward-auth/" in typed(server, scripts[0])
+    assert "https://wiki.example.com" in typed(server, scripts[1])
 
 
 def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> None:

@@ -64,9 +64,11 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO device_codes (digest, user_code_digest, client_id, address, program,"
     " interval, created_at, expires_at, grant_id)"
     " SELECT id, id, client_id, '', '', 5, now(), now(), id FROM grants WHERE :without <> ''",
-    "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets,"
-    " recovery_codes, mail_tokens, clients, client_logos, client_origins, waiting_sign_ins,"
-    " device_codes",
+    "INSERT INTO saml_sessions (grant_id, name_id, name_id_format)"
+    " SELECT id, CAST(id AS text), 'x' FROM grants WHERE :without <> ''",
+    "ANALYZE saml_sessions, identities, upstream_sessions, audit_events, groups, passkeys,"
+    " totp_secrets, recovery_codes, mail_tokens, clients, client_logos, client_origins,"
+    " waiting_sign_ins, device_codes",
 )
 
 Executed = list[tuple[str, Any]]
