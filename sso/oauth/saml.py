@@ -121,10 +121,13 @@ def verify(
         verified = _verified(root, client, signature)
         if received.issuer_of(verified.root) != issuer:
             raise WrongSignature
-        named = verified.root.get("Destination")
-        if named and named != destination:
+        named = verified.root.get("Destination") or ""
+        # A signed message must have one (Bindings §3.4.5.2, §3.5.5.2).
+        if named != destination and (named or verified.is_signed):
             raise Refused(
-                describe(Cause.SAML_WRONG_DESTINATION, sent=named[:300], expected=destination),
+                describe(
+                    Cause.SAML_WRONG_DESTINATION, sent=named[:300] or "(none)", expected=destination
+                ),
                 sent=named,
             )
     except Malformed as error:

@@ -89,6 +89,8 @@ def redirect_signature(query: bytes, name: str) -> RedirectSignature | None:
     for part in query.split(b"&"):
         key, _, value = part.partition(b"=")
         text = key.decode("ascii", "replace")
+        if "%" in text or "+" in text:  # it would be read, but the signature would not cover it
+            raise Malformed(f"The name of the parameter {text[:40]} is encoded.")
         if text in raw:
             raise Malformed(f"The parameter {text[:40]} is repeated.")
         raw[text] = value

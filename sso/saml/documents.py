@@ -140,9 +140,9 @@ def moment(text: str | None) -> datetime | None:
         return None
     try:
         value = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # the first and the last day, in another time zone
         raise Malformed(f"{text[:40]!r} is no time.") from None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def duration(length: timedelta) -> str:

@@ -88,7 +88,7 @@ def verify(root: Element, certificates: Sequence[Certificate]) -> Element:
             result = XMLVerifier().verify(
                 root, x509_cert=certificate, id_attribute="ID", expect_config=configuration
             )
-        except (SignXMLException, ValueError, etree.LxmlError):
+        except (SignXMLException, ValueError, TypeError, etree.LxmlError):  # also an empty value
             continue
         signed = getattr(result, "signed_xml", None)
         if signed is not None and signed.tag == root.tag and signed.get("ID") == root.get("ID"):

@@ -1,6 +1,6 @@
 """Mails that wait or failed: an administrator has them tried again, or deletes them.
 
-The next attempt decides anew whether there is still a recipient, and makes a new link.
+The next attempt checks whether there is still a recipient, and makes a new link.
 """
 
 from uuid import UUID

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from sso import clock
+from sso.config.urls import is_loopback
 from sso.i18n.message import Message
 from sso.process import http_call
 from sso.saml import provider_metadata
@@ -48,6 +50,10 @@ def imported(source: str) -> Imported:
 
 
 def _fetched(url: str) -> bytes:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
+        # Anybody on the way could send the assertions elsewhere.
+        raise Invalid([_refused(url, Message("it is not https (http is for this machine alone)"))])
     try:
         answer = http_call.call("GET", url, b"", {}, seconds=SECONDS, read=MAX_METADATA + 1)
     except (OSError, HTTPException, ValueError) as error:
@@ -67,7 +73,7 @@ def _read(path: Path) -> bytes:
         raise Invalid([_refused(str(path), str(error.strerror))]) from None
 
 
-def _refused(source: str, reason: str) -> Message:
+def _refused(source: str, reason: str | Message) -> Message:
     return Message(
         "%(source)s cannot be used: %(reason)s", source=repr(source[:MAX_TEXT]), reason=reason
     )

@@ -246,7 +246,7 @@ def _url_error(actor: Actor, url: str) -> Message | None:
         return call_error(url)
     if not (parts.scheme == "http" and is_loopback(parts.hostname)):
         return Message("it is not https (http is for this machine alone)")
-    # Programs on the server's machine may trust whoever reaches them.
+    # Programs on the server's machine may trust every client that reaches them.
     is_own_machine = is_loopback(urlsplit(context.settings().base_url).hostname)
     if actor.user_id is not None and not is_own_machine:
         return Message("it is not https (http is for commands on this machine)")

@@ -196,6 +196,54 @@ def test_a_request_is_answered_once(app: Flask, clock: Clock) -> None:
     assert "answered before" in page.html
 
 
+def test_an_encoded_name_hides_from_no_signature(app: Flask, wiki: ServiceProvider) -> None:
+    """Nobody adds a RelayState to a signed request, and nothing is looked for in vain."""
+    signed = query(authn_request(), signed_by=pair())
+    for text in (
+        f"{signed}&Relay%53tate=x", signed.replace("SAMLRequest=", "SAML%52equest="),
+        signed.replace("SigAlg=", "Sig%41lg="), f"Relay+State=x&{signed}",
+    ):  # fmt: skip
+        page = Browser(app).open(f"{SSO_URL}?{text}")
+        assert page.status == 400, text[:40]
+    assert Browser(app).open(f"{SSO_URL}?{signed}").status == 200
+
+
+def test_a_signed_request_names_its_destination(app: Flask, wiki: ServiceProvider) -> None:
+    """Else a message for another server could be shown to this one."""
+    xml = authn_request(Destination="")
+    assert Browser(app).open(f"{SSO_URL}?{query(xml, signed_by=pair())}").status == 400
+    assert post(app, signed_xml(xml, pair())).status == 400
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "", "0", "2026-13-01T00:00:00Z"],
+)
+def test_impossible_moments(app: Flask, clock: Clock, moment: str) -> None:
+    wiki = make_service_provider(app)
+    assert wiki.start(Browser(app), authn_request(IssueInstant=moment)).status == 400
+
+
+def test_a_damaged_signature_is_a_wrong_one() -> None:
+    """Each element of a signed message without its text, its attributes or itself."""
+    signed = etree.fromstring(signed_xml(authn_request(), pair()))
+    trusted = certificates(pair().certificate)
+    for number in range(1, len(list(signed.iter()))):
+        for damage in (
+            lambda node: node.getparent().remove(node), lambda node: setattr(node, "text", None),
+            lambda node: setattr(node, "text", "%"), lambda node: node.attrib.clear(),
+            lambda node: setattr(node, "tag", f"{{{DS}}}X509Data"),
+        ):  # fmt: skip
+            message = copy.deepcopy(signed)
+            damage(list(message.iter())[number])
+            try:
+                root = documents.parse(etree.tostring(message))
+                if xml_signatures.is_signed(root):
+                    xml_signatures.verify(root, trusted)
+            except Malformed:
+                continue
+
+
 def test_an_old_request_is_refused(app: Flask, clock: Clock) -> None:
     wiki, xml = make_service_provider(app), authn_request()
     clock.move(minutes=16)

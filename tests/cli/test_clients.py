@@ -536,3 +536,14 @@ def test_a_refused_setting_is_not_shown_as_its_default(
         one for one in json.loads(result.stdout)["settings"] if one["name"] == "SSO_LOGO_FILE"
     ]
     assert (entry["source"], result.exit_code) == ("refused", 1)
+
+
+def test_metadata_of_a_service_provider_comes_over_https(run: Any) -> None:
+    """Anybody on the way could name an address of theirs in it."""
+    refused = run("client", "create", "--saml", "--name", "Wiki", "--metadata", "http://w.example/")
+    assert refused.exit_code == 1
+    assert "it is not https" in refused.stderr
+    unreachable = "http://127.0.0.1:1/"
+    refused = run("client", "create", "--saml", "--name", "Wiki", "--metadata", unreachable)
+    assert refused.exit_code == 1
+    assert "it is not https" not in refused.stderr

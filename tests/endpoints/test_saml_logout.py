@@ -3,6 +3,7 @@
 import base64
 import re
 import zlib
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +12,7 @@ import pytest
 from flask import Flask
 from lxml import etree
 
+from sso.saml import sent
 from sso.saml.bindings import redirect_signature, verify_redirect
 from sso.saml.documents import NAMESPACES, new_id, timestamp
 from sso.saml.provider_metadata import certificates
@@ -52,7 +54,13 @@ def crm(app: Flask, clock: Clock) -> ServiceProvider:
 
 def logout_request(answer: Answer, issuer: str = ENTITY_ID, name_id: str = "", **more: str) -> str:
     index = answer.root.find(".//{*}AuthnStatement").get("SessionIndex")
-    values = {"ID": new_id(), "Version": "2.0", "IssueInstant": more.pop("at", ""), **more}
+    values = {
+        "ID": new_id(),
+        "Version": "2.0",
+        "IssueInstant": more.pop("at", ""),
+        "Destination": SLO_URL,
+        **more,
+    }
     text = " ".join(f'{name}="{value}"' for name, value in values.items())
     return (
         f'<samlp:LogoutRequest xmlns:samlp="{NAMESPACES["samlp"]}" '
@@ -78,6 +86,7 @@ def response_to(request: Any, issuer: str, code: str = "Success", by: Pair | Non
     xml = (
         f'<samlp:LogoutResponse xmlns:samlp="{NAMESPACES["samlp"]}" '
         f'xmlns:saml="{NAMESPACES["saml"]}" ID="{new_id()}" Version="2.0" '
+        f'Destination="{SLO_URL}" '
         f'InResponseTo="{request.get("ID")}"><saml:Issuer>{issuer}</saml:Issuer><samlp:Status>'
         f'<samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{code}"/></samlp:Status>'
         "</samlp:LogoutResponse>"
@@ -107,6 +116,22 @@ def test_a_service_provider_signs_out(app: Flask, clock: Clock, wiki: ServicePro
     assert root.get("InResponseTo") == etree.fromstring(xml).get("ID")
     assert len(root.findall(".//{*}StatusCode")) == 1
     assert not is_signed_in(browser)
+
+
+@pytest.mark.parametrize(("late", "is_taken"), [(-1, True), (0, False), (1, False)])
+def test_when_a_logout_request_ends(
+    app: Flask, clock: Clock, wiki: ServiceProvider, late: int, is_taken: bool
+) -> None:
+    """At its NotOnOrAfter, and the difference that clocks may have."""
+    browser = Browser(app)
+    answer = wiki.sign_on(browser)
+    clock.stand_still()
+    ends = timestamp(clock.now() - sent.SKEW - timedelta(seconds=late))
+    xml = logout_request(answer, at=timestamp(clock.now()), NotOnOrAfter=ends)
+    clock.time = clock.time.replace(microsecond=0)
+    page = browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
+    assert page.url.startswith(LOGOUT_URL) is is_taken
+    assert is_signed_in(browser) is not is_taken
 
 
 def test_a_sign_out_reaches_every_service_provider(
