@@ -36,6 +36,8 @@ def check(client_id: str, path: str = "") -> Response:
         asked = forwarded.read(request.headers.get)
     except forwarded.Malformed as error:
         return _refuse(client_id, str(error))
+    if "\0" in client_id:  # PostgreSQL refuses it
+        return _refuse_place(None, client_id, asked.origin)
     context.key_ring().refresh()
     if asked.path == forwarded.CALLBACK:
         return _callback(client_id, asked)

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.actors import BASE, ISSUER, ORIGIN, Browser
 from tests.support.factories import make_api, make_client, make_user
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
 
@@ -195,3 +195,24 @@ def test_another_kind_of_client(app: Flask, browser: Browser, user: User) -> Non
     assert answer.status_code == 400
     assert Proxied(app, "unknown").ask().status_code == 400
     assert app.test_client().get(f"{BASE}/forward-auth/%00", base_url=ORIGIN).status_code == 400
+
+
+HOSTILE = ("a%00b", "%ff%fe", "%C0%80", "x" * 5000, "%0d%0aX: y", "{{7*7}}")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_that_no_database_takes(wiki: Proxied, text: str) -> None:
+    """Of the client, the path, the callback, the token and the cookies: an error, and no fault."""
+    for answer in (
+        wiki.ask(client_id=text),
+        wiki.ask(path=f"/{text}"),
+        wiki.ask(f"/.sso/callback?state={text}&code={text}&iss={ISSUER}"),
+        wiki.ask(f"/.sso/callback?error={text}&state={text}&iss={text}"),
+        wiki.ask("/", {"Authorization": f"Bearer {text}", "Sec-Fetch-Mode": "cors"}),
+        wiki.ask("/", {"Authorization": f"Bearer {text}\u00ff", "Sec-Fetch-Mode": "cors"}),
+        wiki.ask("/", {"Cookie": f"sso-session={text}; sso-browser={text}"}),
+        wiki.ask("/", {"X-Forwarded-Host": f"{text}.example"}),
+        wiki.ask("/", {"X-Forwarded-Proto": text, "X-Forwarded-Method": text}),
+        wiki.ask(f"/{text}", {"Referer": text}, method="POST"),
+    ):
+        assert answer.status_code < 500, answer.request.path
