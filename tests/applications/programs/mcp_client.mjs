@@ -24,7 +24,8 @@ const authProvider = {
     response_types: ["code"],
     token_endpoint_auth_method: "none",
   },
-  state: () => (kept.state = randomUUID()),
+  // Without this, which many applications leave out, the SDKs send no `state`.
+  ...(version === "2" && { state: () => (kept.state = randomUUID()) }),
   clientInformation: () => kept.client,
   saveClientInformation: (client) => { kept.client = client; },
   tokens: () => kept.tokens,
@@ -45,7 +46,7 @@ async function connected() {
     const [line] = await once(input, "line");
     input.close();
     const query = new URL(line).searchParams;
-    if (query.get("state") !== kept.state) throw new Error("another state");
+    if (query.get("state") !== (kept.state ?? null)) throw new Error("another state");
     await (version === "1" ? transport.finishAuth(query.get("code")) : transport.finishAuth(query));
     return undefined;
   });
