@@ -62,9 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     longest = ("applications", "production", "browser")
     items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in longest, item.path))
+    rare = pytest.mark.skip(reason="much the same as another one; with EXHAUSTIVE=1 it runs")
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("exhaustive") and not os.environ.get("EXHAUSTIVE"):
+            item.add_marker(rare)
 
 
 def pytest_configure(config: pytest.Config) -> None:

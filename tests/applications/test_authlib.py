@@ -20,7 +20,13 @@ PRESETS = {
 }
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(one, marks=pytest.mark.exhaustive) if one == "fastapi" else one
+        for one in PRESETS
+    ],
+)
 def test_authlib(connect: Connect, page: Page, preset: str) -> None:
     secret, file, command = PRESETS[preset]
     app = connect(preset, "--option", f"admin_group={ADMINS}")

@@ -1,5 +1,6 @@
 """Django projects with django-allauth and with mozilla-django-oidc."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.applications.conftest import ADMINS, DANA, SAM, Connect, press, sign_in, sign_out
@@ -66,6 +67,7 @@ def test_django_allauth(connect: Connect, page: Page) -> None:
         expect(page.locator("#staff")).to_have_text("False False")
 
 
+@pytest.mark.exhaustive
 def test_mozilla_django_oidc(connect: Connect, page: Page) -> None:
     app = connect("django-mozilla", "--option", f"admin_group={ADMINS}")
     project(

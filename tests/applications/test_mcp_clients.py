@@ -105,7 +105,9 @@ def command(sdk: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("by_document", [True, False], ids=["document", "registration"])
-@pytest.mark.parametrize("software", ["fastmcp", "typescript-1"])
+@pytest.mark.parametrize(
+    "software", ["fastmcp", pytest.param("typescript-1", marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("sdk", SDKS)
 def test_an_official_sdk(
     scene: Scene, tmp_path: Path, sdk: str, software: str, by_document: bool

@@ -80,7 +80,10 @@ SDKS = {
 }
 
 
-@pytest.mark.parametrize("software", SDKS)
+@pytest.mark.parametrize(
+    "software",
+    [pytest.param(sdk, marks=pytest.mark.exhaustive) if sdk == "python-1" else sdk for sdk in SDKS],
+)
 def test_a_server_in_python(server: Server, tmp_path: Path, software: str) -> None:
     url = f"http://127.0.0.1:{free_port()}/mcp"
     (tmp_path / "server.py").write_text(lines(server, url, software))
@@ -91,7 +94,9 @@ def test_a_server_in_python(server: Server, tmp_path: Path, software: str) -> No
     assert seen["call with token"] == "it answers 200"
 
 
-@pytest.mark.parametrize("software", ["typescript-1", "typescript-2"])
+@pytest.mark.parametrize(
+    "software", [pytest.param("typescript-1", marks=pytest.mark.exhaustive), "typescript-2"]
+)
 def test_a_server_in_typescript(server: Server, tmp_path: Path, software: str) -> None:
     url = f"http://127.0.0.1:{free_port()}/mcp"
     (tmp_path / "server.mjs").write_text(lines(server, url, software))

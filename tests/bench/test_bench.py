@@ -41,6 +41,7 @@ def test_the_lists_are_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_servers_are_measured(tmp_path: Path) -> None:
     kinds, world = servers.make(tmp_path, 8, {})
     with ExitStack() as stack:

@@ -16,7 +16,10 @@ from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
-@pytest.fixture(params=[("en", "light"), ("ar", "dark")], ids=["en light", "ar dark"])
+@pytest.fixture(
+    params=[pytest.param(("en", "light"), marks=pytest.mark.exhaustive), ("ar", "dark")],
+    ids=["en light", "ar dark"],
+)
 def page(request: pytest.FixtureRequest, chrome: Browser) -> Iterator[Page]:
     locale, scheme = request.param
     context = chrome.new_context(locale=locale, color_scheme=scheme, reduced_motion="reduce")

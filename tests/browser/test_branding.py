@@ -64,7 +64,10 @@ def client_id(server: Server) -> str:
     return "svg"
 
 
-@pytest.fixture(params=[("en", "light", 1280), ("ar", "dark", 320)], ids=["en light", "ar dark"])
+@pytest.fixture(
+    params=[pytest.param(("en", "light", 1280), marks=pytest.mark.exhaustive), ("ar", "dark", 320)],
+    ids=["en light", "ar dark"],
+)
 def page(request: pytest.FixtureRequest, chrome: Browser) -> Iterator[Page]:
     locale, scheme, width = request.param
     context = chrome.new_context(

@@ -15,7 +15,14 @@ from tests.browser.test_accessibility import check
 PHONE = ViewportSize(width=375, height=812)
 
 
-@pytest.fixture(params=[("en", "light"), ("ar", "dark"), ("de", "light")], ids=["en", "ar", "de"])
+@pytest.fixture(
+    params=[
+        ("en", "light"),
+        ("ar", "dark"),
+        pytest.param(("de", "light"), marks=pytest.mark.exhaustive),
+    ],
+    ids=["en", "ar", "de"],
+)
 def phone(request: pytest.FixtureRequest, chrome: Browser, scripts: bool) -> Iterator[Page]:
     locale, scheme = request.param
     context = chrome.new_context(

@@ -42,7 +42,10 @@ def served(make_app: Callable[..., Flask], _mail_server: MailServer) -> Iterator
     thread.join(10)
 
 
-@pytest.fixture(params=[("en", "light"), ("ar", "dark")], ids=["en light", "ar dark"])
+@pytest.fixture(
+    params=[("en", "light"), pytest.param(("ar", "dark"), marks=pytest.mark.exhaustive)],
+    ids=["en light", "ar dark"],
+)
 def page(request: pytest.FixtureRequest, chrome: Browser) -> Iterator[Page]:
     locale, scheme = request.param
     context = chrome.new_context(locale=locale, color_scheme=scheme, reduced_motion="reduce")

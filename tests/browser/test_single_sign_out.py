@@ -53,7 +53,7 @@ class Sample:
             thread.join(10)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     environ: dict[str, Any] = {}
     with ExitStack() as stack:

@@ -47,11 +47,16 @@ def as_bytes(values: dict[str, str]) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def _app(template: Path | Rows, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+def _app(
+    template: Path | Rows, database_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flask]:
     """One for all tests here, which write nothing."""
     instance = tmp_path_factory.mktemp("bad-input")
-    url = fresh_database(template, instance)
-    with Applications(tmp_path_factory.mktemp("links")).of_a_test(url, instance) as make:
+    applications = Applications(tmp_path_factory.mktemp("links"))
+    with (
+        fresh_database(template, database_folder, instance) as url,
+        applications.of_a_test(url, instance) as make,
+    ):
         yield make()
 
 

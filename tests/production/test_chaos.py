@@ -7,7 +7,9 @@ import pytest
 from tests.production import chaos
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "database", [pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"]
+)
 def test_nothing_lost_and_nothing_twice(database: str, tmp_path: Path) -> None:
     outcome = chaos.run(database, seconds=6, folder=tmp_path, seed=7)
     assert outcome.audit.wrong == [], str(outcome)

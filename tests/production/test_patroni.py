@@ -44,6 +44,7 @@ def takes_writes(server: PatroniNode) -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 def test_the_primary_fails(
     pair: tuple[PatroniNode, PatroniNode], make_node: Callable[..., Node]
 ) -> None:

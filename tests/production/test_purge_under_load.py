@@ -10,7 +10,9 @@ from tests.production import purge_under_load
 ROWS = 2500
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "database", [pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"]
+)
 def test_requests_go_on(database: str, tmp_path: Path) -> None:
     figures = purge_under_load.run(database, ROWS, tmp_path, before=0.5)
     assert figures["faults"] == []

@@ -215,7 +215,7 @@ def test_an_answer_that_is_taken_later_needs_no_thread() -> None:
 KINDS = ["silent body", "head", "body", "chunks", "large body", "nothing", "kept"]
 
 
-@pytest.mark.parametrize("count", [500, 1000])
+@pytest.mark.parametrize("count", [pytest.param(500, marks=pytest.mark.exhaustive), 1000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_slow_clients_stop_nobody(server: Server, kind: str, count: int) -> None:
     """Each connection is opened again when it ends: 250 a second here, and 1000 are the most."""

@@ -137,7 +137,7 @@ class Streams:
         self.opened += 1
 
 
-@pytest.mark.parametrize("connections", [4, 8])
+@pytest.mark.parametrize("connections", [4, pytest.param(8, marks=pytest.mark.exhaustive)])
 def test_slow_bodies_over_http_2_stop_nobody(
     caddy: Caddy, server: Server, connections: int
 ) -> None:

@@ -82,7 +82,9 @@ class OldNode(Node):
         wait_for(self.is_ready if ready else self.is_listening, "gunicorn")
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "database", [pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"]
+)
 def test_nobody_notices(
     before: Path,
     make_node: Callable[..., Any],

@@ -1,6 +1,5 @@
 """Applications on every database, for tests that run on each of them."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from sso.audit import writer
 from sso.extensions import db
 from sso.store import refusals
 from tests.support.applications import environ_of
-from tests.support.fixtures import Rows, migrate
+from tests.support.fixtures import Rows, fresh_database, migrate
 from tests.support.servers import postgresql
 
 
@@ -89,14 +88,10 @@ def empty_app(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> 
 @pytest.fixture
 def app_on_each(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]:
     """Migrated, with signing keys."""
-    url = None
-    if database == "postgresql":
-        rows = request.getfixturevalue("rows")
-        rows.restore()
-        url = rows.url
-    else:
-        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "sso.db")
-    yield from _running(environ_of(url), tmp_path)
+    name = "rows" if database == "postgresql" else "migrated_file"
+    folder = request.getfixturevalue("database_folder")
+    with fresh_database(request.getfixturevalue(name), folder, tmp_path) as url:
+        yield from _running(environ_of(url), tmp_path)
 
 
 @pytest.fixture

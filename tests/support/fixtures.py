@@ -1,12 +1,14 @@
 """Fixtures of all tests. Each test has its own database, a copy of one that was migrated once."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis
@@ -35,6 +37,8 @@ from tests.support.processes import SECRET_KEY
 from tests.support.scene import Scene
 from tests.support.servers import Postgresql
 from tests.support.statements import watched
+
+MEMORY = Path("/dev/shm")
 
 # A busy machine makes any example slow.
 hypothesis.settings.register_profile("ours", deadline=None)
@@ -128,18 +132,36 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | Rows]:
         cluster.remove()
 
 
-@pytest.fixture
-def database_url(template: Path | Rows, tmp_path: Path) -> str | None:
+@pytest.fixture(scope="session")
+def database_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For the files of SQLite: in memory where there is room, so that no test waits for a disk."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**30:
+        with TemporaryDirectory(prefix="sso-tests-", dir=MEMORY) as folder:
+            yield Path(folder)
+    else:
+        yield tmp_path_factory.mktemp("databases")
+
+
+@contextmanager
+def fresh_database(template: Path | Rows, folder: Path, instance: Path) -> Iterator[str | None]:
     """A database as after the migration; `None` is the default, a file in the instance folder."""
-    return fresh_database(template, tmp_path)
+    if isinstance(template, Rows):
+        template.restore()
+        yield template.url
+        return
+    with TemporaryDirectory(dir=folder) as own:
+        file = Path(own, "sso.db")
+        shutil.copy(template, file)
+        (instance / "sso.db").symlink_to(file)
+        yield None
 
 
-def fresh_database(template: Path | Rows, instance: Path) -> str | None:
-    if isinstance(template, Path):
-        shutil.copy(template, instance / "sso.db")
-        return None
-    template.restore()
-    return template.url
+@pytest.fixture
+def database_url(
+    template: Path | Rows, database_folder: Path, tmp_path: Path
+) -> Iterator[str | None]:
+    with fresh_database(template, database_folder, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
