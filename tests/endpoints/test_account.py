@@ -91,6 +91,10 @@ def test_one_sign_in_is_ended(app: Flask, browser: Browser, page: Page) -> None:
     assert 'role="status"' in page.html
     assert not signed_in(other)
     assert signed_in(browser)
+    own = elsewhere(app).open(ACCOUNT).fields["session"]
+    page = act(browser, action="end_session", session=own)
+    assert 'role="status"' not in page.html
+    assert signed_in(browser)  # to sign out is another button
 
 
 def test_all_others_are_ended(app: Flask, browser: Browser, page: Page) -> None:
@@ -143,8 +147,9 @@ def test_a_new_password_ends_all_other_sign_ins(
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("wrong", NEW), (PASSWORD, "short"), ("", ""), (PASSWORD, "x" * 257)]
-)
+    ("old", "new"), [("wrong", NEW), (PASSWORD, "short"), ("", ""), (PASSWORD, "x" * 257),
+     (PASSWORD, "dana@example.com"), (PASSWORD, "Dana Demo 2026")],
+)  # fmt: skip
 def test_a_password_that_does_not_do(
     app: Flask, browser: Browser, page: Page, old: str, new: str
 ) -> None:
@@ -217,6 +222,21 @@ def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: U
 
 
 # The page of one's own recent security events.
+
+
+@pytest.mark.slow
+def test_a_new_password_needs_a_recent_second_factor(
+    app: Flask, browser: Browser, clock: Clock, user: User
+) -> None:
+    """Who finds the browser open, and has seen the password being typed, keeps nobody out."""
+    browser.sign_in()
+    enrol_totp(browser)
+    clock.move(minutes=15, seconds=1)
+    page = act(browser, action="change_password", old_password=PASSWORD, new_password=NEW)
+    assert page.path.endswith("/second-factor")
+    assert Browser(app).sign_in(password=NEW).path.endswith("/sign-in")
+    assert Browser(app).sign_in(password=PASSWORD).path.endswith("/second-factor")
+
 
 ACTIVITY = f"{ORIGIN}{BASE}/account/activity"
 

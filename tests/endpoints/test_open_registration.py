@@ -11,6 +11,7 @@ from sso.extensions import db
 from sso.jobs import upkeep
 from sso.models import Client, User
 from tests.conftest import Clock
+from tests.scim.conftest import make_token
 from tests.support.actors import BASE, Browser, RelyingParty, claims_of, pkce
 from tests.support.factories import make_api
 
@@ -90,6 +91,18 @@ def test_what_nobody_may_choose(app: Flask) -> None:
         assert client is not None
         assert (client.first_party, client.require_pkce, client.apis) == (False, True, {})
         assert (client.registration, client.trust_issuer) == ("open", None)
+
+
+def test_a_program_with_a_token_is_no_stranger(app: Flask) -> None:
+    """It gets what its token allows, or an error; never silently a registration of a stranger."""
+    body = {**BODY, "redirect_uris": ["https://app.example/"]}
+    token = make_token(app, "clients:write")
+    answer = register(app, body, headers={"Authorization": f"Bearer {token}"})
+    assert answer.get_json()["client_secret"].startswith("sso_cs_")
+    wrong = register(app, body, headers={"Authorization": f"Bearer {token[:-1]}"})
+    assert (wrong.status_code, wrong.get_json()["error"]) == (401, "invalid_token")
+    with app.app_context():
+        assert [one.registration for one in db.session.scalars(select(Client))] == [None]
 
 
 def test_few_for_each_network(app: Flask) -> None:

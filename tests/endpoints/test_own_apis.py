@@ -156,6 +156,7 @@ def test_bound_to_a_key(app: Flask, user: User) -> None:
     assert call(app, token, USERS, scheme="DPoP", **header).status_code == 200
     assert call(app, token, USERS, scheme="DPoP", **header).status_code == 401  # used
     assert call(app, token, USERS).status_code == 401
+    assert call(app, token, USERS, **proof()).status_code == 401  # as Bearer (RFC 9449 §7.1)
     assert call(app, token, USERS, scheme="DPoP").status_code == 401
     assert call(app, unbound, USERS, scheme="DPoP", **proof()).status_code == 401
     wrong = {"DPoP": DPoP().proof(USERS, token=token, htm="GET")}

@@ -206,6 +206,11 @@ def test_connect_and_remove_on_the_account_page(
     page = browser.submit(action="connect")
     assert "private@mail.example" in page.html
     assert corp.owner() == "dana@example.com"
+    for unknown in ("x", "00000000-0000-0000-0000-000000000001"):
+        page = browser.submit(action="remove", identity=unknown)
+        assert page.status == 200
+        assert corp.owner() == "dana@example.com"
+        browser.open(f"{BASE}/account/identities")
     clock.move(minutes=10)
     assert browser.submit(action="remove").path == f"{BASE}/sign-in"  # not fresh
     assert browser.submit(password="correct horse battery").path == f"{BASE}/account/identities"

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sso import audit
 from sso.extensions import db
 from sso.models import AuditEvent, Client, User
+from sso.oauth import document_clients
 from sso.services import agents
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, claims_of
@@ -152,6 +153,29 @@ def test_the_last_copy_serves_for_a_day(
     page = browser.authorize(agent(app))
     assert page.status == 400
     assert "its host cannot be reached" in page.html
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_away"),
+    [
+        (ConnectionRefusedError(), True), (TimeoutError(), True), (answer({}, 503), True),
+        (answer({}, 429), True), (answer({}, 404), False), (answer({}, 410), False),
+        (answer({"client_id": "https://another.example"}), False),
+    ],
+)  # fmt: skip
+def test_what_was_stored_serves_only_while_the_host_is_away(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, clock: Clock, reply: Any, is_away: bool
+) -> None:
+    """A document that was withdrawn or replaced is no host that is away."""
+    browser.approve(agent(app))
+    document_clients.init_app(app)  # a process that has read nothing yet
+    hosts.replies[AGENT] = reply
+    page = browser.authorize(agent(app))
+    assert (page.status, ("decision", "allow") in page.buttons) == (
+        (200, True) if is_away else (400, False)
+    )
+    clock.move(days=1, seconds=1)
+    assert browser.authorize(agent(app)).status == 400
 
 
 @pytest.mark.parametrize(

@@ -455,9 +455,11 @@ def test_people_do_not_see_where_administrators_are(
     app: Flask, ada: StaffBrowser, dana: User, browser: Browser
 ) -> None:
     ada.http.environ_base["REMOTE_ADDR"] = "192.0.2.77"
+    ada.http.environ_base["HTTP_USER_AGENT"] = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
     ada.open(f"{ADMIN}/person/edit?id={dana.id}")
     ada.submit(name="Dana Else", groups="", claim_address="")
     browser.sign_in()
     page = browser.open(f"{ORIGIN}/api/auth/account/activity")
     assert "by an operator" in page.html
     assert "192.0.2.77" not in page.html
+    assert "Firefox" not in page.html
