@@ -52,6 +52,7 @@ def test_the_servers_are_measured(tmp_path: Path) -> None:
     assert len(lines) == 2 + len(servers.SCENARIOS) + 2
 
 
+@pytest.mark.exhaustive
 def test_the_benchmark_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     small = ["--rounds", "1", "--requests", "16", "--seed-rows", "20", "--json", str(figures)]

@@ -32,7 +32,9 @@ from tests.support.statements import watched
 NEWER = "pgbouncer-newer"
 
 
-@pytest.fixture(scope="module", params=["pgbouncer", NEWER])
+@pytest.fixture(
+    scope="module", params=["pgbouncer", pytest.param(NEWER, marks=pytest.mark.exhaustive)]
+)
 def program(request: pytest.FixtureRequest) -> str:
     """Debian 12's PgBouncer, and beside it one that passes on prepared statements."""
     name = str(request.param)
