@@ -5,6 +5,7 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
+from sso.services import mail_links
 from sso.services.mail_links import make
 from sso.store import users
 from tests.conftest import Clock
@@ -33,6 +34,17 @@ def link(app: Flask, purpose: str, user: User | None, address: str = "dana@examp
 def app(make_app: object) -> Flask:
     app: Flask = make_app(SSO_SIGN_UP="open")  # type: ignore[operator]
     return app
+
+
+def test_the_secret_of_a_browser_is_no_link(app: Flask, browser: Browser, user: User) -> None:
+    """What stays in the cookie after a reset would otherwise reset the password again."""
+    browser.sign_in()
+    with app.app_context():
+        lives, owner = mail_links.LIFETIME, users.find(user.id)
+        secret = mail_links.make_secret(mail_links.LINK_USED, user.email, owner, lives)[1]
+        db.session.commit()
+        assert mail_links.find(secret, *PURPOSES, mail_links.ENROLMENT) is None
+        assert mail_links.find(secret, mail_links.LINK_USED)
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)

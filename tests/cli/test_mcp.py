@@ -44,6 +44,8 @@ def test_an_api_that_exists_is_opened_for_agents(app: Flask) -> None:
     assert api["scopes"] == {"read": "Read", "write": "Write"}
     assert api["groups"] == ["staff", "engineers"]
     assert [each["identifier"] for each in answer(app, "list")["servers"]] == [URL]
+    api = answer(app, "add", URL, "--scope", "read=Read all")
+    assert api["scopes"] == {"read": "Read all", "write": "Write"}
 
 
 @pytest.mark.parametrize(

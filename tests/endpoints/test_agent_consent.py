@@ -109,6 +109,8 @@ def test_access_for_once_has_no_refresh_token(
     claims = claims_of(tokens["access_token"])
     assert (claims["aud"], claims["scope"]) == (DOCS, "read")
     assert "id_token" in tokens
+    with app.app_context():
+        assert "offline_access" not in db.session.query(Consent).one().scope.split()
 
 
 @pytest.mark.parametrize("answer", [{}, {"duration": ""}, {"duration": "forever"}])

@@ -133,7 +133,7 @@ def test_nothing_left_is_a_refusal(browser: Browser, client: RelyingParty, user:
 
 
 def test_nobody_unticks_openid_or_ticks_more(
-    browser: Browser, client: RelyingParty, user: User
+    app: Flask, browser: Browser, client: RelyingParty, user: User
 ) -> None:
     browser.authorize(client, scope="openid email")
     browser.sign_in()
@@ -141,6 +141,10 @@ def test_nobody_unticks_openid_or_ticks_more(
         decision="allow", offered="openid email groups", scope_groups="1", scope_email="1"
     ).code
     assert scope_of(client, code) == {"openid", "email"}
+    with app.app_context():
+        given = grants.find_consent(user.id, client.client_id)
+        assert given is not None
+        assert given.scope.split() == ["email", "openid"]
 
 
 def test_openid_is_allowed_with_whatever_the_form_offers(

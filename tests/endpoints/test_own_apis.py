@@ -228,6 +228,12 @@ def test_only_the_command_line_gives_and_changes_them(app: Flask, user: User) ->
                 actor, {"client_name": "x", "grant_types": ["client_credentials"], **wanted}
             ),
             lambda actor=actor: clients.change(actor, plain.client_id, wanted),
+            lambda actor=actor: clients.change(
+                actor, plain.client_id, {"apis": [f"{SCIM.replace('http:', 'HTTP:')}=scim:read"]}
+            ),
+            lambda actor=actor: clients.change(
+                actor, plain.client_id, {"apis": [f" {SCIM}=scim:read"]}
+            ),
             lambda actor=actor: clients.change(actor, service.client_id, {"client_name": "x"}),
             lambda actor=actor: clients.change(
                 actor, service.client_id, {"jwks_uri": "https://x.example/keys"}

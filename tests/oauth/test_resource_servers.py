@@ -170,7 +170,7 @@ def test_narrowed(
     assert inactive(api, token)
 
 
-@pytest.mark.parametrize("how", ["client", "user", "session", "revoked", "consent"])
+@pytest.mark.parametrize("how", ["client", "user", "session", "revoked", "mfa", "consent"])
 def test_ended(
     app: Flask, browser: Browser, api: ResourceServer, books: RelyingParty, user: User, how: str
 ) -> None:
@@ -185,6 +185,8 @@ def test_ended(
     elif how == "session":
         browser.open(f"{ORIGIN}{BASE}/sign-out")
         browser.submit(decision="sign_out")
+    elif how == "mfa":
+        assert run(args=["client", "update", books.client_id, "--require-mfa"]).exit_code == 0
     else:
         with app.app_context():
             clients.change(audit.SYSTEM, books.client_id, {"groups": ["staff"]})

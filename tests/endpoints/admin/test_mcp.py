@@ -74,6 +74,12 @@ def test_what_is_wrong_is_said(app: Flask, staff: StaffBrowser) -> None:
     assert 'value="Notes"' in page.html
     for query in ("", "?id=api-unknown", "?id=%00", "?id=%F0%9F%99%82"):
         assert staff.open(f"{ADMIN}/mcp-server{query}").status == 404
+    make_api(app, "urn:example:api")
+    with app.app_context():
+        api = apis.find("urn:example:api")
+        assert api is not None
+        api_id = api.api_id
+    assert staff.open(f"{ADMIN}/mcp-server?id={api_id}").status == 404  # no MCP server
 
 
 def test_domains_are_allowed_blocked_and_forgotten(app: Flask, staff: StaffBrowser) -> None:

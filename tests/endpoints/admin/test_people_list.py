@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from uuid import uuid4
 
 import pytest
 from flask import Flask
@@ -127,6 +128,11 @@ def test_nothing_happens_before_it_is_confirmed(app: Flask, ada: StaffBrowser) -
         assert "This ends" not in ada.send(do=bad, person=[str(dana.id)]).html
     ada.open(f"{ADMIN}/people")
     assert ada.send(do="disable", person=["x"]).status == 404
+    for strangers, is_chosen in ((PAGE - 1, True), (PAGE, False)):  # at most a page of them
+        chosen = [*(str(uuid4()) for _ in range(strangers)), str(dana.id)]
+        ada.open(f"{ADMIN}/people")
+        html = ada.send(do="disable", person=chosen).html
+        assert ("This ends" in html and dana.email in html) == is_chosen
 
 
 def test_the_helpdesk_changes_neither_groups_nor_staff(app: Flask, ada: StaffBrowser) -> None:

@@ -268,6 +268,9 @@ def test_introspection_by_the_api(app: Flask, chain: Chain) -> None:
     for name in ("sub", "aud", "client_id", "act", "exp", "scope"):
         assert members[name] == claims_of(token)[name], name
     assert introspected(app, DOCS, token) == {"active": False}
+    revoked = chain.exchanged()
+    assert chain.docs.revoke(revoked).status_code == 200
+    assert introspected(app, MAPS, revoked) == {"active": False}
     flask(app, "client", "update", chain.docs.client_id, "--set-apis", f"{MAPS}=draw")
     assert introspected(app, MAPS, token)["scope"] == "draw"
     flask(app, "client", "update", chain.docs.client_id, "--no-exchange")
