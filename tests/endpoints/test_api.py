@@ -129,6 +129,9 @@ def test_what_is_refused(api: Api) -> None:
     for body, error in REFUSED:
         answer = api("POST", body=body)
         assert (answer.status_code, answer.get_json()["error"]) == (400, error), body
+    url, plain = f"{BASE}/oauth2/register", "text/plain"
+    answer = api.http.post(url, data=json.dumps(BODY), headers=api.headers, content_type=plain)
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_client_metadata")
     assert api("GET").get_json()["clients"] == []
 
 
@@ -167,8 +170,10 @@ def test_who_may(app: Flask) -> None:
             assert 'scope="clients:write"' in answer.headers["WWW-Authenticate"]
         expected = 200 if scopes == ("clients:read",) else 403
         assert api("GET", f"/{client.client_id}").status_code == expected
-    api.headers = {}
-    assert api("POST", body=BODY).status_code == 401
+    as_dpop = api.headers["Authorization"].replace("Bearer", "DPoP")
+    for headers in ({}, {"Authorization": as_dpop}):
+        api.headers = headers
+        assert api("POST", body=BODY).status_code == 401
     assert "registration_endpoint" not in (
         app.test_client().get(f"{BASE}/.well-known/openid-configuration").get_json()
     )

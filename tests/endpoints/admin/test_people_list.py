@@ -14,7 +14,7 @@ from sso.models import User
 from sso.services import group_editing
 from sso.store import users
 from sso.store.lists import PAGE
-from tests.support.actors import ORIGIN
+from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_user
 
@@ -144,6 +144,9 @@ def test_the_helpdesk_changes_neither_groups_nor_staff(app: Flask, ada: StaffBro
         assert emails(page.html)  # the list again
         assert user(app, dana.email).groups == []
     assert ada.open(f"{ADMIN}/people").status == 200
+    signed_in = Browser(app)
+    signed_in.sign_in()
     choose(hal, "sign-out", dana, boss)
+    assert signed_in.open(f"{ORIGIN}{BASE}/account").path.endswith("/sign-in")  # hers ended
     assert ada.open(f"{ADMIN}/people").status == 200  # her session lives
     assert hal.open(f"{ADMIN}/people/export?kind=csv").status == 404
