@@ -602,9 +602,10 @@ def test_the_commands_for_an_api(prepared: tuple[Server, str]) -> None:
 def test_the_commands_for_forward_auth(prepared: tuple[Server, str]) -> None:
     server, _ = prepared
     scripts = [text for page, text in BLOCKS if page == "docs/how-to/forward-auth.md"]
-    assert len(scripts) == 2
+    assert len(scripts) == 3
     assert "/forward-auth/" in typed(server, scripts[0])
-    assert "https://wiki.example.com" in typed(server, scripts[1])
+    assert "auth_request /.sso-check;" in typed(server, scripts[1])
+    assert "https://wiki.example.com" in typed(server, scripts[2])
 
 
 def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> None:

@@ -1,0 +1,228 @@
+"""Real nginx and Caddy, as their presets configure them, before an application without sign-in."""
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+import requests
+from joserfc import jwt
+from joserfc.jwk import KeySet
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
+
+from tests.applications.conftest import DANA, PASSWORD
+from tests.applications.software import Application
+from tests.support.processes import Server, free_port, require
+from tests.support.proxied import IDENTITY, NAVIGATION
+
+FORGED = {
+    **dict.fromkeys(IDENTITY, "forged"),
+    **dict.fromkeys(("Remote_User", "remote_groups", "X_Sso_Assertion"), "forged"),
+    "X-Sso_Assertion": "forged",
+    "X-Forwarded-Host": "evil.example",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Uri": "/health",
+    "X-Forwarded-Method": "OPTIONS",
+}  # fmt: skip
+NGINX = """daemon off;
+master_process off;
+pid {folder}/pid;
+error_log stderr;
+events {{}}
+http {{
+access_log off;
+client_body_temp_path {folder}/body;
+proxy_temp_path {folder}/proxy;
+fastcgi_temp_path {folder}/fastcgi;
+uwsgi_temp_path {folder}/uwsgi;
+scgi_temp_path {folder}/scgi;
+{site}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with Server(folder, workers=1, SSO_TRUSTED_PROXIES="1").running() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    """An application that shows what it gets."""
+
+    @Request.application
+    def show(request: Request) -> Response:
+        headers = {name.lower(): value for name, value in request.headers}
+        return Response(
+            json.dumps({"method": request.method, "uri": request.full_path, "headers": headers})
+        )
+
+    port = free_port()
+    upstream = make_server("127.0.0.1", port, show, threaded=True)
+    thread = threading.Thread(target=upstream.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{port}"
+    upstream.shutdown()
+    thread.join(10)
+
+
+def nginx(app: Application) -> AbstractContextManager[None]:
+    program = require("nginx", shutil.which("nginx", path="/usr/sbin"))
+    site = app.printed("nginx").replace("    listen ", "    listen 127.0.0.1:")
+    file = app.folder / "nginx.conf"
+    file.write_text(NGINX.format(folder=app.folder, site=site))
+    return app.running(program, "-p", str(app.folder), "-c", str(file), path="/health")
+
+
+def caddy(app: Application) -> AbstractContextManager[None]:
+    program = require("Caddy", shutil.which("caddy"))
+    site = app.printed("Caddyfile").replace("    route {", "    bind 127.0.0.1\n    route {")
+    file = app.folder / "Caddyfile"
+    file.write_text("{\n    admin off\n}\n" + site)
+    return app.running(program, "run", "--config", str(file), path="/health")
+
+
+@dataclass
+class Person:
+    """A browser that has no more than cookies, redirects and forms."""
+
+    app: Application
+    http: requests.Session = field(default_factory=requests.Session)
+
+    def open(self, uri: str, **headers: str) -> requests.Response:
+        return self.http.get(
+            self.app.url + uri, headers={**NAVIGATION, **headers}, allow_redirects=False, timeout=20
+        )
+
+    def shown(self, uri: str, **headers: str) -> dict[str, str]:
+        """The headers that the application gets, in lower case."""
+        answer = self.open(uri, **headers)
+        assert answer.status_code == 200, answer.text
+        headers_there: dict[str, str] = answer.json()["headers"]
+        return headers_there
+
+    def follow(self, answer: requests.Response, *, until: str = '"headers"') -> requests.Response:
+        """Go where the answer leads, until a page has this text; sign in, allow and sign out
+        wherever a page asks."""
+        for _ in range(12):
+            if until in answer.text:
+                return answer
+            if answer.is_redirect:
+                url, form = urljoin(answer.url, answer.headers["Location"]), None
+            elif "<form" in answer.text:
+                url, form = answer.url, self._filled(answer.text)
+            else:
+                break
+            answer = self.http.request(
+                "POST" if form else "GET",
+                url,
+                data=form,
+                headers={**NAVIGATION, "Origin": url[: url.index("/", 8)]},
+                allow_redirects=False,
+                timeout=20,
+            )
+            assert answer.status_code < 400, answer.text
+        raise AssertionError(f"it ends at {answer.url}")
+
+    def _filled(self, page: str) -> dict[str, str]:
+        inputs = [
+            dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in re.findall(r"<input[^>]*>", page)
+        ]
+        form = {
+            i["name"]: unescape(i.get("value", "")) for i in inputs if i.get("type") == "hidden"
+        }
+        if 'type="password"' in page:
+            return {**form, "email": DANA.email, "password": PASSWORD}
+        decision = "allow" if 'value="allow"' in page else "sign_out"
+        return {**form, "decision": decision}
+
+
+@pytest.mark.parametrize("proxy", [nginx, caddy])
+def test_an_application_without_sign_in(
+    tmp_path: Path,
+    server: Server,
+    echo: str,
+    proxy: Callable[[Application], AbstractContextManager[None]],
+) -> None:
+    server.try_flask(
+        "user", "create", "--email", DANA.email, "--name", "Zoë Demo", "--group", "staff",
+        "--email-verified", "--password-stdin", stdin=PASSWORD,
+    )  # fmt: skip
+    options = ("--option", f"upstream={echo}", "--option", f"server={server.origin}")
+    app = Application(
+        tmp_path, server, proxy.__name__, *options, "--group", "staff", "--public-path", "/health"
+    )
+    with proxy(app):
+        person, stranger = Person(app), Person(app)
+        check_sign_in(person, server)
+        check_forged_headers(person, stranger)
+        check_what_is_no_page(person, stranger)
+        check_sign_out(person)
+        check_a_disabled_account(person, server)
+
+
+def check_sign_in(person: Person, server: Server) -> None:
+    long = "/wiki/a%20page?next=%2Fb&name=%C3%BC&fill=" + "x" * 1800
+    answer = person.open(long)
+    assert answer.status_code == 303
+    assert answer.headers["Location"].startswith(f"{server.base_url}/oauth2/authorize?")
+    answer = person.follow(answer)
+    assert (answer.status_code, answer.url) == (200, person.app.url + long)
+    headers = answer.json()["headers"]
+    assert headers["remote-email"] == DANA.email
+    assert headers["remote-groups"] == "staff"
+    assert headers["remote-name"].encode("latin-1").decode() == "Zoë Demo"
+    keys = KeySet.import_key_set(requests.get(f"{server.base_url}/oauth2/jwks", timeout=20).json())
+    claims = jwt.decode(headers["x-sso-assertion"], keys, algorithms=["ES256"]).claims
+    assert (claims["sub"], claims["aud"]) == (headers["remote-user"], person.app.url)
+
+
+def check_forged_headers(person: Person, stranger: Person) -> None:
+    for who, user in ((person, person.shown("/")["remote-user"]), (stranger, "")):
+        headers = who.shown("/health", **FORGED)
+        identity = [headers.get(name.lower(), "") for name in IDENTITY]
+        assert "forged" not in str([v for k, v in headers.items() if "remote" in k or "sso" in k])
+        assert identity[0] == user
+        assert any(identity) == bool(user)
+    answer = stranger.open("/", **FORGED)
+    assert answer.status_code == 303, "the public path was forged"
+    assert "evil" not in answer.headers["Location"]
+
+
+def check_what_is_no_page(person: Person, stranger: Person) -> None:
+    call = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+    answer = stranger.open("/feed", **call)
+    assert (answer.status_code, answer.json()["error"]) == (401, "login_required")
+    assert person.shown("/feed", **call)["remote-email"] == DANA.email
+    url, form = f"{person.app.url}/form", {"text": "x" * 5000}
+    sent = person.http.post(url, form, headers=NAVIGATION, timeout=20)
+    assert (sent.status_code, sent.json()["method"]) == (200, "POST")
+    headers = {**NAVIGATION, "Referer": f"{url}?id=7"}
+    sent = stranger.http.post(url, form, headers=headers, allow_redirects=False, timeout=20)
+    assert sent.status_code == 303
+    assert stranger.follow(sent).url == f"{url}?id=7"
+
+
+def check_sign_out(person: Person) -> None:
+    cookies = person.http.cookies.copy()
+    person.follow(person.open("/.sso/sign-out"), until='type="password"')
+    assert person.open("/").status_code == 303
+    person.http.cookies.update(cookies)  # of a thief
+    assert person.open("/").status_code == 303
+
+
+def check_a_disabled_account(person: Person, server: Server) -> None:
+    person.http = requests.Session()
+    assert person.follow(person.open("/page")).url == f"{person.app.url}/page"
+    server.flask("user", "disable", DANA.email)
+    assert person.open("/page").status_code == 303
+    server.flask("user", "enable", DANA.email)
