@@ -46,6 +46,8 @@ def test_an_api_that_exists_is_opened_for_agents(app: Flask) -> None:
     assert [each["identifier"] for each in answer(app, "list")["servers"]] == [URL]
     api = answer(app, "add", URL, "--scope", "read=Read all")
     assert api["scopes"] == {"read": "Read all", "write": "Write"}
+    same = answer(app, "add", URL.replace("https://mcp", "HTTPS://MCP"), "--name", "Notes")
+    assert (same["identifier"], same["name"]) == (URL, "Notes")
 
 
 @pytest.mark.parametrize(
