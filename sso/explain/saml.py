@@ -12,7 +12,8 @@ from sso.explain.case import (
     command,
     compared,
 )
-from sso.flow.refusals import SENTENCES, Cause, describe
+from sso.flow import refusals
+from sso.flow.refusals import Cause, describe
 from sso.i18n.message import Message
 from sso.store import clients, saml
 
@@ -139,4 +140,4 @@ def _nearest(
 
 
 def _variables(case: Case, cause: Cause) -> dict[str, str]:
-    return {name: case[name] for name in _VARIABLES if f"%({name})s" in SENTENCES[cause]}
+    return {name: case[name] for name in _VARIABLES if f"%({name})s" in refusals.SENTENCES[cause]}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.components import PATH
 from tests.browser.test_accessibility import check
@@ -66,7 +66,7 @@ def test_the_head_of_a_long_table_stays(chrome: Browser, url: str) -> None:
 def test_a_secret_is_copied(chrome: Browser, url: str) -> None:
     page = _wide(chrome, url)
     page.get_by_role("button", name="Copy: Client ID").click()
-    assert page.locator("dd button.copy").text_content() == "Copied"
+    expect(page.locator("dd button.copy")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "sso_ci_0123456789abcdef"
     page.context.close()
 
