@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     longest = ("applications", "production", "browser")
     items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in longest, item.path))
-    rare = pytest.mark.skip(reason="much the same as another one; with EXHAUSTIVE=1 it runs")
+    rare = pytest.mark.skip(reason="runs with EXHAUSTIVE=1")
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW:
             item.add_marker(pytest.mark.slow)

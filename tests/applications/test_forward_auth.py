@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -15,12 +16,10 @@ import pytest
 import requests
 from joserfc import jwt
 from joserfc.jwk import KeySet
-from werkzeug.serving import make_server
-from werkzeug.wrappers import Request, Response
 
 from tests.applications.conftest import DANA, PASSWORD
 from tests.applications.software import Application
-from tests.support.processes import Server, free_port, require
+from tests.support.processes import Server, require
 from tests.support.proxied import IDENTITY, NAVIGATION
 
 FORGED = {
@@ -52,6 +51,10 @@ scgi_temp_path {folder}/scgi;
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     with Server(folder, workers=1, SSO_TRUSTED_PROXIES="1").running() as server:
+        server.flask(
+            "user", "create", "--email", DANA.email, "--name", "Zoë Demo", "--group", "staff",
+            "--email-verified", "--password-stdin", stdin=PASSWORD,
+        )  # fmt: skip
         yield server
 
 
@@ -59,20 +62,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def echo() -> Iterator[str]:
     """An application that shows what it gets."""
 
-    @Request.application
-    def show(request: Request) -> Response:
-        headers = {name.lower(): value for name, value in request.headers}
-        return Response(
-            json.dumps({"method": request.method, "uri": request.full_path, "headers": headers})
-        )
+    class Handler(BaseHTTPRequestHandler):
+        """Names of headers arrive as they were sent: other servers drop those with underscores."""
 
-    port = free_port()
-    upstream = make_server("127.0.0.1", port, show, threaded=True)
-    thread = threading.Thread(target=upstream.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}"
-    upstream.shutdown()
-    thread.join(10)
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = json.dumps({"method": self.command, "headers": headers}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{upstream.server_port}"
+        upstream.shutdown()
 
 
 def nginx(app: Application) -> AbstractContextManager[None]:
@@ -86,6 +95,7 @@ def nginx(app: Application) -> AbstractContextManager[None]:
 def caddy(app: Application) -> AbstractContextManager[None]:
     program = require("Caddy", shutil.which("caddy"))
     site = app.printed("Caddyfile").replace("    route {", "    bind 127.0.0.1\n    route {")
+    app.environ |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(app.folder))
     file = app.folder / "Caddyfile"
     file.write_text("{\n    admin off\n}\n" + site)
     return app.running(program, "run", "--config", str(file), path="/health")
@@ -111,8 +121,7 @@ class Person:
         return headers_there
 
     def follow(self, answer: requests.Response, *, until: str = '"headers"') -> requests.Response:
-        """Go where the answer leads, until a page has this text; sign in, allow and sign out
-        wherever a page asks."""
+        """Go on until a page has this text; sign in, allow and sign out where a page asks."""
         for _ in range(12):
             if until in answer.text:
                 return answer
@@ -153,10 +162,6 @@ def test_an_application_without_sign_in(
     echo: str,
     proxy: Callable[[Application], AbstractContextManager[None]],
 ) -> None:
-    server.try_flask(
-        "user", "create", "--email", DANA.email, "--name", "Zoë Demo", "--group", "staff",
-        "--email-verified", "--password-stdin", stdin=PASSWORD,
-    )  # fmt: skip
     options = ("--option", f"upstream={echo}", "--option", f"server={server.origin}")
     app = Application(
         tmp_path, server, proxy.__name__, *options, "--group", "staff", "--public-path", "/health"

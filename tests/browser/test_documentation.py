@@ -69,10 +69,7 @@ class Watched:
             self.faults.append(request.url)
 
 
-@pytest.fixture(
-    params=[(1280, "light"), pytest.param((390, "dark"), marks=pytest.mark.exhaustive)],
-    ids=["desktop", "phone"],
-)
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["desktop", "phone"])
 def watched(request: pytest.FixtureRequest, chrome: Browser, origin: str) -> Iterator[Watched]:
     width, scheme = request.param
     context = chrome.new_context(

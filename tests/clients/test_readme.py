@@ -53,6 +53,8 @@ PASSWORD = "correct horse battery"
 
 # By their first lines: each block is run by a test here, or stands here with the reason.
 RUN = {
+    ".venv/bin/flask client create --preset nginx --url https://wiki.example.com --first-party "
+    "--group staff --option upstream=http://127.0.0.1:8080 --option server=http://127.0.0.1:8000",
     ".venv/bin/flask client create --proxy --name Wiki --url https://wiki.example.com "
     "--first-party --group staff",
     ".venv/bin/flask api create --name Wiki --identifier https://wiki.example.com "

@@ -221,9 +221,6 @@ def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: U
         assert answer.headers["Location"] == f"{BASE}/account"
 
 
-# The page of one's own recent security events.
-
-
 @pytest.mark.slow
 def test_a_new_password_needs_a_recent_second_factor(
     app: Flask, browser: Browser, clock: Clock, user: User
@@ -237,6 +234,8 @@ def test_a_new_password_needs_a_recent_second_factor(
     assert Browser(app).sign_in(password=NEW).path.endswith("/sign-in")
     assert Browser(app).sign_in(password=PASSWORD).path.endswith("/second-factor")
 
+
+# The page of one's own recent security events.
 
 ACTIVITY = f"{ORIGIN}{BASE}/account/activity"
 

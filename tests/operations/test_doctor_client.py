@@ -318,7 +318,7 @@ def speaking(talk: Callable[[socket.socket], None]) -> type[socketserver.BaseReq
         (endless_line, "warning", "does not speak HTTP"),
         (endless_body, "ok", "/a answers"),
         (never, "warning", "does not answer"),
-        pytest.param(trickle, "warning", "does not answer", marks=pytest.mark.exhaustive),
+        (trickle, "warning", "does not answer"),
         (hang_up, "warning", "does not speak HTTP"),
     ],
 )

@@ -36,7 +36,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
 
-@pytest.mark.exhaustive
 def test_commands_keep_their_data_at_home(
     installed: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
