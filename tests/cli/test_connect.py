@@ -299,7 +299,7 @@ def test_a_preset_is_shown(run: Run, name: str) -> None:
     assert f"flask client create --preset {name}" in shown.stdout
     found = parsed(run("client", "presets", name, "--json"))
     assert found["name"] == name
-    assert found["registration"]["redirect_uris"]
+    assert found["registration"]["redirect_uris"] or found["registration"]["proxy_urls"]
     refused(run("client", "presets", f"{name}x"), "there is no preset")
 
 
