@@ -402,6 +402,8 @@ ADDRESSES = {
     f"{BASE}/admin/api-tokens": {"GET"},
     f"{BASE}/admin/api-token/new": {"GET", "POST"},
     f"{BASE}/admin/api-token/revoke": {"GET", "POST"},
+    f"{BASE}/admin/people/import": {"GET", "POST"},
+    f"{BASE}/admin/person/new": {"GET", "POST"},
     f"{BASE}/admin/settings": {"GET"},
     f"{BASE}/admin/providers": {"GET", "POST"},
     f"{BASE}/admin/webhooks": {"GET"},

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         mcp,
         overview,
         people,
+        people_import,
         people_list,
         server_pages,
         troubleshooting,
@@ -72,6 +73,7 @@ else:
     mcp = program.late_functions("sso.endpoints.admin.mcp")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
+    people_import = program.late_functions("sso.endpoints.admin.people_import")
     people_list = program.late_functions("sso.endpoints.admin.people_list")
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
@@ -198,6 +200,9 @@ ROUTES = (
     Route("{base}/admin/checks", "checks", overview.checks, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN),
     Route("{base}/admin/people", "people", people_list.people, blueprint=ADMIN, helpdesk=True),
+    Route("{base}/admin/people/import", "people_import", people_import.people_import,
+          blueprint=ADMIN),
+    Route("{base}/admin/person/new", "person_new", people.new, blueprint=ADMIN),
     Route("{base}/admin/people/export", "people_export", people_list.export, GET, ADMIN),
     Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/applications", "applications", applications.applications, GET, ADMIN),

@@ -161,6 +161,16 @@ def unsent_mails(email: str = "", *conditions: ColumnElement[bool]) -> Select[Ma
     return select(Mail).where(is_unsent(), *to_address, *conditions)
 
 
+def newest_to(email: str, limit: int) -> Sequence[Mail]:
+    """Return the newest mails to an email address; sent ones are deleted after a week."""
+    return db.session.scalars(
+        select(Mail)
+        .where(Mail.address == email)
+        .order_by(Mail.created_at.desc(), Mail.id)
+        .limit(limit)
+    ).all()
+
+
 def has_failed_mails() -> bool:
     return db.session.scalar(unsent_mails("", is_given_up()).limit(1)) is not None
 

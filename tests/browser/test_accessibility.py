@@ -105,6 +105,7 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
 ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/applications",
                "/application/new", "/application/by-hand", "/apis", "/api/new", "/refusals",
                "/audit", "/webhooks", "/webhook/new", "/emails", "/settings", "/providers",
+               "/people/import", "/person/new",
                "/keys", "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from wtforms import (
     EmailField,
     Field,
     HiddenField,
+    PasswordField,
     SelectField,
     SelectMultipleField,
     StringField,
@@ -31,6 +32,7 @@ from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS
 from sso.config.fields import MAPPINGS, Input, Kind
 from sso.config.fields import Field as TableField
+from sso.crypto.passwords import MAX_LENGTH
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.profile_claims import CLAIMS, Format, title_of
 from sso.i18n import N_
@@ -41,6 +43,7 @@ from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
 MOST_ADDED = 500  # members at once
+MOST_CSV = 100_000  # characters of an import
 
 
 _LIFETIMES = {
@@ -169,6 +172,29 @@ class InviteForm(PageForm):
         lazy_gettext("Groups, one per line"),
         [Length(max=MOST_GROUPS, message=TOO_LONG), _check_groups],
     )
+
+
+class NewPersonForm(InviteForm):
+    """A new user with a password that the administrator passes on."""
+
+    password = PasswordField(
+        lazy_gettext("Password"),
+        [DataRequired(N_("Enter a password.")), Length(max=MAX_LENGTH, message=TOO_LONG)],
+    )
+    email_verified = BooleanField(lazy_gettext("The address belongs to this person"))
+
+
+class ImportForm(PageForm):
+    """People as CSV. `seen`: the digest of the plan that the page showed."""
+
+    csv = TextAreaField(
+        lazy_gettext("People as CSV"),
+        [
+            DataRequired(N_("Paste the rows, and above them the names of the columns.")),
+            Length(max=MOST_CSV, message=TOO_LONG),
+        ],
+    )
+    seen = HiddenField()
 
 
 class PersonForm(EditForm, InviteForm):

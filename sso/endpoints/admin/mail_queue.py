@@ -89,7 +89,7 @@ def emails() -> Response:
     listed = order.page(statement, admin_page.cursor(order))
     return FAILED.render(
         "admin/emails.html",
-        mails=[(mail, subject_of(mail.kind), *_state_of(mail)) for mail in listed.rows],
+        mails=[(mail, subject_of(mail.kind), *state_of(mail)) for mail in listed.rows],
         people=users.emails(str(mail.user_id) for mail in listed.rows if mail.user_id),
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
@@ -109,10 +109,13 @@ def _email(text: str) -> str:
         return text
 
 
-def _state_of(mail: Mail) -> tuple[str, str]:
+def state_of(mail: Mail) -> tuple[str, str]:
     """Return a label for the state of a mail, and the kind of state."""
+    if mail.delivered_at:
+        return N_("sent"), "good"
     if mail.next_attempt_at is None:
-        return N_("given up"), "bad"
+        # The worker decided that there is nothing to say any more.
+        return (N_("given up"), "bad") if mail.last_fault else (N_("not needed any more"), "")
     return (N_("retrying"), "warning") if mail.last_fault else (N_("waiting"), "")
 
 

@@ -10,10 +10,10 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor, rows
 from sso.crypto import passwords
-from sso.endpoints.admin import access, admin_page, audit_trail
+from sso.endpoints.admin import access, admin_page, audit_trail, mail_queue
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import InviteForm, PersonForm, lines
+from sso.endpoints.admin.forms import InviteForm, NewPersonForm, PersonForm, lines
 from sso.flow import profile_claims
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_, languages
@@ -23,7 +23,7 @@ from sso.services import accounts, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Differences, ListEdit
-from sso.store import factors, grants, identities, keys, sessions
+from sso.store import factors, grants, identities, keys, outbox, sessions
 
 
 def _api_tokens(user: User) -> list[str]:
@@ -196,6 +196,8 @@ PERSON = Resource(
             "The account was created, but no invitation is sent: this address has had too many "
             "within the last hour, or receives none. Send it again later."
         ),
+        "imported": N_("The people were imported. Send invitations to those without a password."),
+        "created": N_("The account was created."),
         "edited": N_("The changes were saved."),
         "several": N_("The changes were saved for the people that you chose."),
         **LINKED_ACCOUNT.done_texts,
@@ -252,6 +254,10 @@ def person() -> Response:
         ],
         accesses=grants.accesses_of(user.id),
         events=audit_trail.views(rows.newest(user_id=str(user.id), limit=_NEWEST)),
+        mails=[
+            (mail, mail_queue.subject_of(mail.kind), *mail_queue.state_of(mail))
+            for mail in outbox.newest_to(user.email, _NEWEST)
+        ],
         buttons=PERSON.buttons(user, "person_act"),
     )
 
@@ -272,6 +278,23 @@ def invite() -> Response:
             )
             return PERSON.done("invited" if is_sent else "not-invited", user)
     return admin_page.form_page("admin/invite.html", "people", form, refusal)
+
+
+def new() -> Response:
+    """Create a user with a password."""
+    form = NewPersonForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            user = accounts.create(
+                access.staff().actor,
+                email=form.email.data or "",
+                name=form.name.data or "",
+                password=form.password.data,
+                email_verified=bool(form.email_verified.data),
+                groups=lines(form.groups.data),
+            )
+            return PERSON.done("created", user)
+    return admin_page.form_page("admin/person_new.html", "people", form, refusal)
 
 
 def edit() -> Response:
