@@ -194,7 +194,10 @@ def read_csv(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Ite
                     if row:
                         yield _person(columns, row, f"line {number}")
             except (csv.Error, FileProblem) as error:
-                raise FileProblem(f"{path}, line {lines.number}: {error}") from None
+                within = f"line {lines.number}: {error}"
+                problem = FileProblem(f"{path}, {within}")
+                problem.within = within
+                raise problem from None
     except OSError as error:
         raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
 

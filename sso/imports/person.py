@@ -17,7 +17,12 @@ _MOST = 3000  # characters of a text; every limit for what is stored is lower
 
 
 class FileProblem(OperatorError):
-    """The file cannot be read, or not beyond an error."""
+    """The file cannot be read, or not beyond an error.
+
+    `within`: the problem and its line without the path of the file, if the file is CSV.
+    """
+
+    within: str = ""
 
 
 @dataclass

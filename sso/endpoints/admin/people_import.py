@@ -31,7 +31,15 @@ from sso.services.importing import Fate, Outcome, Rules
 
 MOST = 500  # people, in one transaction
 _SOURCE = "csv"
-_NO_PASSWORDS = "the password: only the command imports it"
+
+
+class _HasPasswords(Invalid):
+    """The rows have passwords, which the page does not send back."""
+
+    def __init__(self) -> None:
+        super().__init__([
+            Message("Paste the rows without passwords. Only the command imports these.")
+        ])  # fmt: skip
 
 
 def people_import() -> Response:
@@ -41,7 +49,11 @@ def people_import() -> Response:
     digest_before, is_stale = form.seen.data or "", False
     with Refusal() as refusal:
         if form.validate_on_submit():
-            people = _read(form.csv.data or "")
+            try:
+                people = _read(form.csv.data or "")
+            except _HasPasswords:
+                form.csv.data = ""
+                raise
             outcomes = importing.add(_actor(), people, Rules(_SOURCE, is_plan=True))
             form.seen.data = _digest(outcomes)
             is_confirmed = digest_before == form.seen.data and bool(_added(outcomes))
@@ -79,7 +91,7 @@ def _actor() -> Actor:
 
 
 def _read(text: str) -> list[Person]:
-    """Return the people in CSV, without passwords. Raises `Invalid`."""
+    """Return the people in CSV. Raises `Invalid`, for passwords too."""
     people: list[Person] = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "people.csv"
@@ -89,11 +101,12 @@ def _read(text: str) -> list[Person]:
                 if len(people) == MOST:
                     raise Invalid([Message("At most %(most)d people at once.", most=MOST)])
                 if person.password_hash or person.password_problem:
-                    person.password_hash = person.password_problem = None
-                    person.lost.append(_NO_PASSWORDS)
+                    raise _HasPasswords
                 people.append(person)
         except FileProblem as error:
-            raise Invalid([str(error).replace(f"{path}, ", "").replace(str(path), "")]) from None
+            if not error.within:  # of the temporary file, not of the rows
+                raise
+            raise Invalid([error.within]) from None
     if not people:
         raise Invalid([Message("There are no rows below the names of the columns.")])
     return people

@@ -112,6 +112,7 @@ def test_a_plan_that_has_changed_is_shown_again(app: Flask, ada: StaffBrowser) -
         ("", "Paste the rows"),
         ("email\n", "There are no rows"),
         ("name\nErin\n", "one of them is email"),
+        ("email,name,Email\ne@example.com,E,f@example.com\n", "each column is named once"),
         ("email,shoe size\ne@example.com,1\n", "there is no column"),
         ('email,name\n"e@example.com', "line"),
         ("\x00", 'class="alert"'),
@@ -133,13 +134,24 @@ def test_bounds_and_passwords(app: Flask, ada: StaffBrowser) -> None:
         patch.setattr(people_import, "MOST", 2)
         page = ada.send(csv="email\n" + "".join(f"p{n}@example.com\n" for n in range(3)))
         assert "At most 2 people at once." in re.sub("<[^>]*>", "", page.html)
-    hashed = "email,password_hash\ne@example.com,$2b$04$abcdefghijklmnopqrstuv\n"
     ada.open(IMPORT)
-    assert "only the command imports it" in ada.send(csv=hashed).html
+    for stored in ("$2b$04$abcdefghijklmnopqrstuv", "hunter2"):
+        page = ada.send(csv=f"email,password_hash\ne@example.com,{stored}\n")
+        assert "Paste the rows without passwords." in page.html
+        assert stored not in page.html
+        assert find(app, "e@example.com") is None
+
+
+def test_values_that_nobody_should_have(app: Flask, ada: StaffBrowser) -> None:
+    ada.open(IMPORT)
+    bad = f"email,name,groups\na@example.com,N\x00ul,\nb@example.com,{'x' * 90_000},\n"
+    page = ada.send(csv=bad)
+    assert "To be created: 0. Left out: 2." in page.html
     ada.send()
-    erin = find(app, "e@example.com")
-    assert erin
-    assert erin.password_hash is None
+    assert find(app, "a@example.com") is None
+    assert find(app, "b@example.com") is None
+    page = ada.open(IMPORT, "POST", data={"csv": ROWS})
+    assert "To be created" not in page.html
 
 
 def test_the_helpdesk_sees_mails_and_imports_nobody(app: Flask, ada: StaffBrowser) -> None:
