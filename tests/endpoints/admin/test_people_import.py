@@ -154,16 +154,17 @@ def test_values_that_nobody_should_have(app: Flask, ada: StaffBrowser) -> None:
     assert "To be created" not in page.html
 
 
-def test_the_helpdesk_sees_mails_and_imports_nobody(app: Flask, ada: StaffBrowser) -> None:
+def test_the_helpdesk_sees_no_mails_and_imports_nobody(app: Flask, ada: StaffBrowser) -> None:
     dana = make_user(app)
     with app.app_context():
         db.session.add(Mail(kind="reset", address=dana.email, last_fault="SMTPDataError 451"))
         db.session.commit()
     hal = sign_in_staff(app, "hal@example.com", HELPDESK)
-    for browser in (ada, hal):
-        html = browser.open(f"{ADMIN}/person?id={dana.id}").html
-        assert "Set a new password" in html
-        assert "SMTPDataError 451" in html
+    html = ada.open(f"{ADMIN}/person?id={dana.id}").html
+    assert "Set a new password" in html
+    assert "SMTPDataError 451" in html
+    html = hal.open(f"{ADMIN}/person?id={dana.id}").html
+    assert "SMTPDataError 451" not in html
     assert "/audit" not in html
     assert "/emails" not in html
     for path in ("people/import", "person/new"):
