@@ -1,12 +1,24 @@
 """How Alembic reaches the application's engine and tables (run through `flask db …`)."""
 
+import time
+
 from alembic import context
 from flask import current_app
+from sqlalchemy import inspect
+from sqlalchemy.exc import OperationalError
 
 from sso.extensions import Base
 from sso.extensions import UtcDateTime
 
 extension = current_app.extensions["migrate"]
+
+# What requests read and write together, in their order.
+BUSY_TABLES = ("users", "clients", "grants", "authorization_codes", "tokens")
+# SQLSTATE of PostgreSQL: a lock that could not be had in time, a deadlock.
+LOCKED = ("55P03", "40P01")
+# Shorter than PostgreSQL's deadlock_timeout: in a deadlock with a request, the migration gives way.
+LOCK_TIMEOUT = "400ms"
+PATIENCE = 30  # seconds
 
 
 def render_item(type_, obj, autogen_context):
@@ -37,6 +49,20 @@ def run_migrations_online() -> None:
     arguments.setdefault("process_revision_directives", leave_out_empty_revisions)
     # Another database than the application's: the target of a copy.
     engine = context.config.attributes.get("engine", extension.db.engine)
+    # Requests go on between two attempts. An attempt that fails leaves nothing behind.
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _run(engine, arguments)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) not in LOCKED or time.monotonic() > end:
+                raise
+            time.sleep(0.3)
+        else:
+            return
+
+
+def _run(engine, arguments) -> None:
     with engine.connect() as connection:
         # On SQLite, too, all migrations are one transaction: Alembic would else commit after each,
         # and let another process in between.
@@ -48,16 +74,29 @@ def run_migrations_online() -> None:
         )
         with context.begin_transaction():
             # Two nodes may upgrade at once: the second waits, and then finds nothing to do.
-            is_postgresql = connection.dialect.name == "postgresql"
-            if is_postgresql:
+            if connection.dialect.name == "postgresql":
                 for limit in ("statement_timeout", "lock_timeout"):
                     connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
-            lock = "SELECT pg_advisory_xact_lock(7336715)" if is_postgresql else "BEGIN IMMEDIATE"
-            connection.exec_driver_sql(lock)
-            if is_postgresql:
-                # A wait for a table would stop all requests behind it: rather fail, and try again.
-                connection.exec_driver_sql("SET LOCAL lock_timeout = '4s'")
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7336715)")
+                # A wait for a table stops all requests behind it: rather fail, and try again.
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                _lock(connection)
+            else:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             context.run_migrations()
+
+
+def _lock(connection) -> None:
+    """Lock the busy tables before the first change, so that no request holds half of them."""
+    try:
+        target = context.get_revision_argument()
+    except KeyError:  # a command that only looks
+        return
+    if target == (context.get_context().get_current_revision() or None):
+        return
+    tables = [name for name in BUSY_TABLES if inspect(connection).has_table(name)]
+    if tables:
+        connection.exec_driver_sql(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
 
 
 if context.is_offline_mode():

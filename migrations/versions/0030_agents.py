@@ -3,6 +3,10 @@
 Client identifiers may be URLs of 255 characters. Only additions and wider columns: the version
 before runs on this schema. To it, agents are ordinary public clients, and APIs are closed to them.
 
+On PostgreSQL, a statement that was prepared before fails when the type of a column in its result
+has changed ("cached plan must not change result type"). So the sessions that are idle or wait for
+this migration are ended: the version before connects again, and answers 503 to those who wait.
+
 Revision ID: 0030
 Revises: 0029
 Create Date: 2026-11-28 13:20:00
@@ -34,6 +38,13 @@ TABLES = (
     "waiting_sign_ins",
 )
 IS_AGENT = sa.text("registration IS NOT NULL")
+
+END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+AND application_name = current_setting('application_name')
+AND (state = 'idle' OR wait_event_type = 'Lock' AND wait_event <> 'advisory')
+"""
 
 
 def upgrade():
@@ -78,6 +89,7 @@ def _resize(before, after):
     if connection.dialect.name == "postgresql":
         for table in TABLES:  # a longer varchar rewrites neither table nor index
             op.execute(f"ALTER TABLE {table} ALTER COLUMN client_id TYPE VARCHAR({after})")
+        connection.exec_driver_sql(END_SESSIONS)
         return
     # SQLite stores texts of any length, and knows the length from the statement alone: see "Making
     # Other Kinds Of Table Schema Changes" in its documentation of ALTER TABLE.

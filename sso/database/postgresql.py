@@ -82,12 +82,18 @@ _IDLE = "25P03"  # idle in transaction for too long
 _CLOSED = ("08", "57P01", "57P02", "57P03", "57P05")
 # A prepared statement that another session has, or lacks: there is a pooler in between.
 _OF_POOLER = ("26000", "42P05")
+# A prepared statement whose result has another type since a migration: the state is a general one,
+# and the message is in the server's language.
+_STALE_PLAN = ("0A000", "RevalidateCachedQuery")
 
 
 def is_lost(error: BaseException) -> bool:
     """Return whether the driver's error makes this connection, and those like it, useless."""
     state = getattr(error, "sqlstate", None) or ""
-    return state.startswith((*_CLOSED, _READ_ONLY, *_OF_POOLER))
+    if state.startswith((*_CLOSED, _READ_ONLY, *_OF_POOLER)):
+        return True
+    function = getattr(getattr(error, "diag", None), "source_function", None)
+    return (state, function) == _STALE_PLAN
 
 
 def is_of_pooler(error: BaseException) -> bool:

@@ -87,3 +87,18 @@ def test_what_was_written_is_undone(app: Flask, write: str) -> None:
         WRITES[write]()
         database.end_session()
         assert db.session.query(User).one().name != "Eve"
+
+
+def test_a_changed_type_ends_no_more_than_a_request(own_tables: Flask) -> None:
+    """A migration that changes the type of a column makes prepared statements of it fail."""
+    app = own_tables
+    make_user(app)
+    client, browser = make_client(app, first_party=True), Browser(app)
+    browser.sign_in()
+    for _ in range(8):
+        assert browser.authorize(client).code
+    with app.app_context(), db.engine.connect(), db.engine.begin() as another:
+        another.execute(text("ALTER TABLE clients ALTER COLUMN client_id TYPE VARCHAR(256)"))
+    page = browser.authorize(client)
+    assert (page.status, page.headers["Retry-After"]) == (503, "5")
+    assert browser.authorize(client).code
