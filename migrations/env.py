@@ -13,7 +13,7 @@ from sso.extensions import UtcDateTime
 extension = current_app.extensions["migrate"]
 
 # What requests read and write together, in their order.
-BUSY_TABLES = ("users", "clients", "grants", "authorization_codes", "tokens")
+BUSY_TABLES = ("clients", "users", "grants", "authorization_codes", "tokens")
 # SQLSTATE of PostgreSQL: a lock that could not be had in time, a deadlock.
 LOCKED = ("55P03", "40P01")
 # Shorter than PostgreSQL's deadlock_timeout: in a deadlock with a request, the migration gives way.
