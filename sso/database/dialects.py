@@ -5,7 +5,7 @@ SQLite lets one transaction write at a time, so it needs no advisory locks. `sso
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import (
     Boolean,
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     SQLColumnExpression,
     String,
+    UnaryExpression,
     func,
     select,
     text,
@@ -27,6 +28,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import custom_op
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from sso.extensions import Base, db
@@ -130,6 +132,25 @@ def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
         return true()
     is_after: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
     return is_after & column.op(high, is_comparison=True)(text + _AFTER_ALL)
+
+
+def is_beyond(
+    column: SQLColumnExpression[str], value: ColumnElement[str], *, descending: bool
+) -> ColumnElement[bool]:
+    """Return the condition that a column comes after a value in `order_of_beginnings`."""
+    if not is_postgresql():
+        return column < value if descending else column > value
+    return column.op("~<~" if descending else "~>~", is_comparison=True)(value)
+
+
+def order_of_beginnings(
+    column: SQLColumnExpression[str], *, descending: bool
+) -> UnaryExpression[str]:
+    """Return the order of the index that answers `begins`: byte by byte, whatever the collation."""
+    if not is_postgresql():
+        return column.desc() if descending else column.asc()
+    operator = custom_op[Any]("USING ~>~" if descending else "USING ~<~")
+    return UnaryExpression(cast(ColumnElement[str], column), modifier=operator)
 
 
 def code_point_order(column: SQLColumnExpression[str]) -> SQLColumnExpression[str]:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
+from sso.database import dialects
 from sso.extensions import Base, db
 
 T = TypeVar("T")
@@ -55,11 +56,13 @@ class Order:
 
     All have one direction, so that an index on them serves both ways. `is_key_first`: the values of
     the only column are selected first, from an index alone, and then their rows.
+    `is_of_beginnings`: the only column is ordered as `dialects.begins` needs it.
     """
 
     columns: tuple[InstrumentedAttribute[Any] | ColumnElement[Any], ...]
     is_descending: bool = False
     is_key_first: bool = False
+    is_of_beginnings: bool = False
 
     def page(self, statement: Select[T], cursor: str | None, size: int = PAGE) -> Slice[T]:
         """Return one page of the selected rows; without a cursor, the first one.
@@ -69,15 +72,8 @@ class Order:
         backward, values = self.read(cursor) if cursor else (False, ())
         descending = self.is_descending != backward
         if values:
-            columns = zip(values, self.columns, strict=True)
-            place: Any = [literal(value, column.type) for value, column in columns]
-            keys: Any = self.columns
-            # SQLite uses no index to compare row values of one column.
-            keys, place = (
-                (keys[0], place[0]) if len(place) == 1 else (tuple_(*keys), tuple_(*place))
-            )
-            statement = statement.where(keys < place if descending else keys > place)
-        ordered = [column.desc() if descending else column.asc() for column in self.columns]
+            statement = statement.where(self._is_beyond(values, descending))
+        ordered = self._ordered(descending)
         limited = statement.order_by(*ordered).limit(size + 1)
         if self.is_key_first:
             keys = db.session.scalars(limited.with_only_columns(self.columns[0])).all()
@@ -94,6 +90,22 @@ class Order:
             self.cursor(rows[-1]) if has_next else None,
             self.cursor(rows[0], backward=True) if has_previous else None,
         )
+
+    def _is_beyond(self, values: Sequence[Any], descending: bool) -> ColumnElement[bool]:
+        columns = zip(values, self.columns, strict=True)
+        place: Any = [literal(value, column.type) for value, column in columns]
+        keys: Any = self.columns
+        if self.is_of_beginnings:
+            return dialects.is_beyond(keys[0], place[0], descending=descending)
+        # SQLite uses no index to compare row values of one column.
+        keys, place = (keys[0], place[0]) if len(place) == 1 else (tuple_(*keys), tuple_(*place))
+        is_beyond: ColumnElement[bool] = keys < place if descending else keys > place
+        return is_beyond
+
+    def _ordered(self, descending: bool) -> list[ColumnElement[Any]]:
+        if self.is_of_beginnings:
+            return [dialects.order_of_beginnings(self.columns[0], descending=descending)]
+        return [column.desc() if descending else column.asc() for column in self.columns]
 
     def page_of_several(
         self, statements: Sequence[Select[T]], cursor: str | None, size: int = PAGE
@@ -125,7 +137,7 @@ class Order:
 
         They are counted in this order, so that an index is read, and not the table.
         """
-        limited = statement.with_only_columns(*self.columns).order_by(*self.columns)
+        limited = statement.with_only_columns(*self.columns).order_by(*self._ordered(False))
         return (
             db.session.scalar(select(func.count()).select_from(limited.limit(most + 1).subquery()))
             or 0

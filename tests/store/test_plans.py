@@ -239,6 +239,42 @@ def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:
     assert tables_read_whole(app, wanted) == {}
 
 
+def rows_read(plan: dict[str, Any]) -> int:
+    """How many rows a plan has read from tables and indexes, with those that it threw away."""
+    below = [rows_read(part) for part in plan.get("Plans", [])]
+    thrown = sum(plan.get(f"Rows Removed by {by}", 0) for by in ("Filter", "Index Recheck"))
+    own = (
+        (plan["Actual Rows"] + thrown) * plan["Actual Loops"] if "Scan" in plan["Node Type"] else 0
+    )
+    return round(own) + sum(below)
+
+
+@pytest.mark.parametrize("beginning", ["user0", "user25", "user4", "user4999", "user", "zz", "a"])
+def test_a_page_of_people_reads_what_it_shows(app: Flask, beginning: str) -> None:
+    """Wherever the email addresses lie that begin with the text, in both directions.
+
+    Up to a few pages of matches are sorted, if that is less work than to read them in order.
+    """
+    with app.app_context(), executed(app) as statements:
+        order, found = users.order_of(beginning), users.with_email(beginning)
+        page = order.page(found, None)
+        for _ in range(2):
+            if page.next:
+                page = order.page(found, page.next)
+        if page.previous:
+            order.page(found, page.previous)
+        users.matching(beginning)
+    by_email = [one for one in statements if "~<~" in one[0] and "users.email" in one[0]]
+    assert by_email
+    with app.app_context():
+        db.session.execute(text("ANALYZE users"))
+        connection = db.session.connection()
+        for statement, parameters in by_email:
+            explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
+            (plan,) = connection.exec_driver_sql(explain, parameters).scalar_one()
+            assert rows_read(plan["Plan"]) <= 300, statement
+
+
 def test_signing_out_upstream_reads_no_table_from_end_to_end(app: Flask) -> None:
     sid = str(seed.user_id(9))
     with executed(app) as statements, app.app_context():

@@ -94,7 +94,8 @@ class Filters:
         if self.text and self.is_anywhere:
             matching = users.containing(self.text).where(*conditions)
             return [Listed(None, users.CONTAINING, matching)]
-        by_email = Listed(None, users.BY_EMAIL, users.with_email(self.text).where(*conditions))
+        statement = users.with_email(self.text).where(*conditions)
+        by_email = Listed(None, users.order_of(self.text), statement)
         if self.group and not self.state:
             by_email = Listed(None, *users.in_group(self.group, self.text))
         if not self.text:
