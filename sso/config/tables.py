@@ -155,6 +155,16 @@ def checked_name(text: str) -> str:
     """Check one line of visible text for pages, headers of mails, and other programs."""
     if len(text) > MAX_NAME:
         raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+    return _visible_line(text)
+
+
+def shortened_name(text: str) -> str:
+    """Check a name as `checked_name` does, but cut one that is too long, with an ellipsis."""
+    name = _visible_line(text)
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1].rstrip()}…"
+
+
+def _visible_line(text: str) -> str:
     if any(_is_invisible(char) for char in text):
         raise ValueError("it has invisible characters, such as marks of direction; remove them")
     if not text.strip():

@@ -127,13 +127,13 @@ def _has(values: Any, needed: str) -> bool:
 
 
 def _name(name: Any, domain: str) -> str:
-    """Return the name that a document claims; of one without a readable name, its domain."""
+    """Return the name that a document claims, cut if it is long; without one, its domain."""
     if name is None:
         return domain
     if not isinstance(name, str):
         raise Invalid([Message("its client_name is not a text")])
     try:
-        return tables.checked_name(name)
+        return tables.shortened_name(name)
     except ValueError as error:
         raise Invalid([Message("its client_name: %(reason)s", reason=str(error))]) from None
 

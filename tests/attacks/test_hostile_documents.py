@@ -83,7 +83,7 @@ def test_urls_with_another_spelling_or_meaning(
         ({"client_name": 7}, "client_name"),
         ({"client_name": "\ud800"}, "name"),
         ({"client_name": "x\u202egpj.exe"}, "name"),
-        ({"client_name": "x" * 5000}, "name"),
+        ({"client_name": "x" * 5000 + "\u202e"}, "name"),
         ({"client_name": ""}, "name"),
         ({"scope": 7}, "scope"),
     ],
@@ -209,3 +209,19 @@ def test_the_client_of_another_kind_keeps_its_registration(app: Flask) -> None:
         assert (draft.registration, draft.secret_digest, draft.is_public) == ("document", "", True)
         assert draft.require_pkce
         assert not draft.first_party
+
+
+def test_a_long_name_is_cut(app: Flask, browser: Browser, hosts: Hosts) -> None:
+    names = {
+        "x" * 60: "x" * 60,
+        "x" * 61: "x" * 59 + "…",
+        "é" * 2000: "é" * 59 + "…",
+        "x" * 58 + " " + "y" * 9: "x" * 58 + "…",
+    }
+    with app.app_context():
+        for name, display in names.items():
+            client = client_documents.registered(AGENT, {**DOCUMENT, "client_name": name})
+            assert client.client_metadata["client_name"] == display
+    hosts.publish(client_name="x" * 61)
+    page = browser.authorize(agent(app))
+    assert page.status == 200
