@@ -1,5 +1,6 @@
 """How Alembic reaches the application's engine and tables (run through `flask db …`)."""
 
+import itertools
 import time
 
 from alembic import context
@@ -18,6 +19,8 @@ BUSY_TABLES = ("clients", "users", "grants", "authorization_codes", "tokens")
 LOCKED = ("55P03", "40P01")
 # Shorter than PostgreSQL's deadlock_timeout: in a deadlock with a request, the migration gives way.
 LOCK_TIMEOUT = "400ms"
+# Longer than it, after some attempts: PostgreSQL then cancels an autovacuum that holds the table.
+LONGER_TIMEOUT, SHORT_ATTEMPTS = "2s", 10
 PATIENCE = 30  # seconds
 
 
@@ -51,9 +54,10 @@ def run_migrations_online() -> None:
     engine = context.config.attributes.get("engine", extension.db.engine)
     # Requests go on between two attempts. An attempt that fails leaves nothing behind.
     end = time.monotonic() + PATIENCE
-    while True:
+    for attempt in itertools.count():
+        timeout = LOCK_TIMEOUT if attempt < SHORT_ATTEMPTS else LONGER_TIMEOUT
         try:
-            _run(engine, arguments)
+            _run(engine, arguments, timeout)
         except OperationalError as error:
             if getattr(error.orig, "sqlstate", None) not in LOCKED or time.monotonic() > end:
                 raise
@@ -62,7 +66,7 @@ def run_migrations_online() -> None:
             return
 
 
-def _run(engine, arguments) -> None:
+def _run(engine, arguments, timeout) -> None:
     with engine.connect() as connection:
         # On SQLite, too, all migrations are one transaction: Alembic would else commit after each,
         # and let another process in between.
@@ -79,7 +83,7 @@ def _run(engine, arguments) -> None:
                     connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7336715)")
                 # A wait for a table stops all requests behind it: rather fail, and try again.
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{timeout}'")
                 _lock(connection)
             else:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -92,7 +96,7 @@ def _lock(connection) -> None:
         target = context.get_revision_argument()
     except KeyError:  # a command that only looks
         return
-    if target == (context.get_context().get_current_revision() or None):
+    if target == context.get_context().get_current_revision():
         return
     tables = [name for name in BUSY_TABLES if inspect(connection).has_table(name)]
     if tables:

@@ -89,7 +89,7 @@ def prepare() -> Administrator:
 
 def _people() -> list[User]:
     """Insert a hundred people, who share a password that nobody knows: hashing takes time."""
-    draw, password_hash = random.Random(1), passwords.hash_password(secrets.token_urlsafe())  # noqa: S311
+    draw, password_hash = random.Random(1), passwords.hash_password(secrets.token_urlsafe())  # noqa: S311 (no secret)
     names = [(first, last) for last in _LAST for first in _FIRST]
     people = []
     for number, (first, last) in enumerate(names):
@@ -127,7 +127,7 @@ def _register(name: str, groups: Sequence[str]) -> str:
 
 def _week(people: Sequence[User], applications: dict[str, str]) -> Iterator[dict[str, object]]:
     """Yield the rows of the events of the last days, most of them in working hours."""
-    draw, now = random.Random(2), clock.now()  # noqa: S311
+    draw, now = random.Random(2), clock.now()  # noqa: S311 (no secret)
     for back in range(_DAYS * 24, 0, -1):
         hour = now - timedelta(hours=back)
         is_busy = hour.weekday() < 5 and 7 <= hour.hour < 18

@@ -113,8 +113,8 @@ def test_nobody_notices(
         person = Person(old.base_url, client["client_id"], client["client_secret"])
         return Customer(person, addresses, stop, number).run()
 
-    def seen_while(act: Callable[[], object]) -> Expected:
-        stop, seen = Event(), Expected()
+    def customers_during(act: Callable[[], object]) -> Expected:
+        stop, expected = Event(), Expected()
         with ThreadPoolExecutor(2) as threads:
             customers = [threads.submit(serve, stop, number) for number in range(2)]
             try:
@@ -124,15 +124,15 @@ def test_nobody_notices(
             finally:
                 stop.set()
             for customer in customers:
-                seen.merge(customer.result())
-        return seen
+                expected.merge(customer.result())
+        return expected
 
     def start_the_new_one() -> None:
         new.start()
         addresses.append(f"{new.origin}/api/auth")
 
-    during = seen_while(lambda: new.flask("db", "upgrade"))
-    after = seen_while(start_the_new_one)
+    during = customers_during(lambda: new.flask("db", "upgrade"))
+    after = customers_during(start_the_new_one)
     assert old.readiness().ok
     in_flight = 8 if database == "postgresql" else 0  # what waited for the tables: see 0030
     assert len(during.unavailable) <= in_flight, during.seen

@@ -4,7 +4,10 @@ import os
 import stat
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from alembic.script import ScriptDirectory
@@ -71,6 +74,39 @@ def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
     with empty_app.app_context():
         migrations.check()
         assert len(keys.every_signing_key()) == 2 * len(ALGORITHMS)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_migration_waits_for_a_transaction_without_stopping_others(own_tables: Flask) -> None:
+    """It gives up after a moment, so that requests behind it go on, and tries again."""
+    app = own_tables
+    is_held, held_for = Event(), 1.5  # seconds; more than two attempts
+
+    def hold() -> None:
+        with app.app_context(), db.engine.begin() as connection:
+            connection.execute(text("SELECT count(*) FROM tokens"))
+            is_held.set()
+            time.sleep(held_for)
+
+    def read() -> float:
+        """Return the longest wait of readers meanwhile, in seconds."""
+        longest, end = 0.0, time.monotonic() + held_for
+        with app.app_context():
+            while (start := time.monotonic()) < end:
+                with db.engine.connect() as connection:
+                    connection.execute(text("SELECT count(*) FROM clients"))
+                longest = max(longest, time.monotonic() - start)
+        return longest
+
+    with app.app_context():
+        migrations.downgrade(revision="0034")
+        with ThreadPoolExecutor(2) as threads:
+            threads.submit(hold)
+            assert is_held.wait(10)
+            waited = threads.submit(read)
+            migrations.upgrade()
+            assert waited.result() < held_for - 0.5
+        migrations.check()
 
 
 def test_foreign_keys_hold(app: Flask) -> None:

@@ -243,10 +243,8 @@ def rows_read(plan: dict[str, Any]) -> int:
     """How many rows a plan has read from tables and indexes, with those that it threw away."""
     below = [rows_read(part) for part in plan.get("Plans", [])]
     thrown = sum(plan.get(f"Rows Removed by {by}", 0) for by in ("Filter", "Index Recheck"))
-    own = (
-        (plan["Actual Rows"] + thrown) * plan["Actual Loops"] if "Scan" in plan["Node Type"] else 0
-    )
-    return round(own) + sum(below)
+    own: float = (plan["Actual Rows"] + thrown) * plan["Actual Loops"]
+    return sum(below) + (round(own) if "Scan" in plan["Node Type"] else 0)
 
 
 @pytest.mark.parametrize("beginning", ["user0", "user25", "user4", "user4999", "user", "zz", "a"])
@@ -256,15 +254,15 @@ def test_a_page_of_people_reads_what_it_shows(app: Flask, beginning: str) -> Non
     Up to a few pages of matches are sorted, if that is less work than to read them in order.
     """
     with app.app_context(), executed(app) as statements:
-        order, found = users.order_of(beginning), users.with_email(beginning)
-        page = order.page(found, None)
+        order, people = users.order_of(beginning), users.with_email(beginning)
+        page = order.page(people, None)
         for _ in range(2):
             if page.next:
-                page = order.page(found, page.next)
+                page = order.page(people, page.next)
         if page.previous:
-            order.page(found, page.previous)
+            order.page(people, page.previous)
         users.matching(beginning)
-    by_email = [one for one in statements if "~<~" in one[0] and "users.email" in one[0]]
+    by_email = [each for each in statements if "~<~" in each[0] and "users.email" in each[0]]
     assert by_email
     with app.app_context():
         db.session.execute(text("ANALYZE users"))

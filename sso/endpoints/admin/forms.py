@@ -185,7 +185,7 @@ class NewPersonForm(InviteForm):
 
 
 class ImportForm(PageForm):
-    """People as CSV. `seen`: the digest of the plan that the page showed."""
+    """People as CSV. `plan`: the digest of the plan that the page showed."""
 
     csv = TextAreaField(
         lazy_gettext("People as CSV"),
@@ -194,7 +194,7 @@ class ImportForm(PageForm):
             Length(max=MOST_CSV, message=TOO_LONG),
         ],
     )
-    seen = HiddenField()
+    plan = HiddenField()
 
 
 class PersonForm(EditForm, InviteForm):

@@ -46,7 +46,7 @@ def people_import() -> Response:
     """Preview people in CSV, and import them after that."""
     form = ImportForm()
     outcomes: Sequence[Outcome] = ()
-    digest_before, is_stale = form.seen.data or "", False
+    digest_before, is_stale = form.plan.data or "", False
     with Refusal() as refusal:
         if form.validate_on_submit():
             try:
@@ -55,11 +55,11 @@ def people_import() -> Response:
                 form.csv.data = ""
                 raise
             outcomes = importing.add(_actor(), people, Rules(_SOURCE, is_plan=True))
-            form.seen.data = _digest(outcomes)
-            is_confirmed = digest_before == form.seen.data and bool(_added(outcomes))
+            form.plan.data = _digest(outcomes)
+            is_confirmed = digest_before == form.plan.data and bool(_added(outcomes))
             if is_confirmed and _carry_out(outcomes, people):
                 return PERSON.done("imported")
-            is_stale = is_confirmed or digest_before not in ("", form.seen.data)
+            is_stale = is_confirmed or digest_before not in ("", form.plan.data)
     return admin_page.form_page(
         "admin/people_import.html",
         "people",
@@ -104,6 +104,8 @@ def _read(text: str) -> list[Person]:
                     raise _HasPasswords
                 people.append(person)
         except FileProblem as error:
+            if "password" in text.partition("\n")[0].lower():  # a column of another name
+                raise _HasPasswords from None
             if not error.within:  # of the temporary file, not of the rows
                 raise
             raise Invalid([error.within]) from None

@@ -95,7 +95,9 @@ class Filters:
             matching = users.containing(self.text).where(*conditions)
             return [Listed(None, users.CONTAINING, matching)]
         statement = users.with_email(self.text).where(*conditions)
-        by_email = Listed(None, users.order_of(self.text), statement)
+        # The indexes of the states have the order of the list of all.
+        order = users.BY_EMAIL if self.state else users.order_of(self.text)
+        by_email = Listed(None, order, statement)
         if self.group and not self.state:
             by_email = Listed(None, *users.in_group(self.group, self.text))
         if not self.text:

@@ -101,7 +101,7 @@ def test_a_plan_that_has_changed_is_shown_again(app: Flask, ada: StaffBrowser) -
     assert "The people were imported." in ada.send().html
     assert find(app, "gil@example.com")
     ada.open(IMPORT)
-    page = ada.send(csv=ROWS.replace("Erin@Example", "hal@example"), seen="0" * 64)
+    page = ada.send(csv=ROWS.replace("Erin@Example", "hal@example"), plan="0" * 64)
     assert "This is not what was shown before." in page.html
     assert find(app, "hal@example.com") is None
 
@@ -135,8 +135,12 @@ def test_bounds_and_passwords(app: Flask, ada: StaffBrowser) -> None:
         page = ada.send(csv="email\n" + "".join(f"p{n}@example.com\n" for n in range(3)))
         assert "At most 2 people at once." in re.sub("<[^>]*>", "", page.html)
     ada.open(IMPORT)
-    for stored in ("$2b$04$abcdefghijklmnopqrstuv", "hunter2"):
-        page = ada.send(csv=f"email,password_hash\ne@example.com,{stored}\n")
+    for column, stored in (
+        ("password_hash", "$2b$04$abcdefghijklmnopqrstuv"),
+        ("password_hash", "hunter2"),
+        ("Initial Password", "hunter2"),  # no column that there is
+    ):
+        page = ada.send(csv=f"email,{column}\ne@example.com,{stored}\n")
         assert "Paste the rows without passwords." in page.html
         assert stored not in page.html
         assert find(app, "e@example.com") is None
