@@ -59,7 +59,11 @@ def run_migrations_online() -> None:
         try:
             _run(engine, arguments, timeout)
         except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) not in LOCKED or time.monotonic() > end:
+            # Another node's migration may have ended this session (0030).
+            is_passing = (
+                error.connection_invalidated or getattr(error.orig, "sqlstate", None) in LOCKED
+            )
+            if not is_passing or time.monotonic() > end:
                 raise
             time.sleep(0.3)
         else:
