@@ -283,6 +283,7 @@ CASES = [
           lambda _: clock.now()),
     plain(client_documents.is_url, "", AGENT),
     plain(client_documents.domain_of, "", AGENT),
+    plain(client_documents.authority_of, "", AGENT),
     plain(client_documents.url_error, "", AGENT),
     plain(client_documents.registered, "", AGENT, DOCUMENT),
     plain(client_documents.of_stranger, "", DOCUMENT),

@@ -201,11 +201,11 @@ class Session:
         if error := client_documents.url_error(url):
             message = Message("its URL cannot identify a client: %(reason)s", reason=error)
             raise Fault(CLIENT, message, Message("publish the document at another URL"))
-        domain = client_documents.domain_of(url)
+        authority = client_documents.authority_of(url)
         with database.reading() as connection:
-            error = agents.policy_error(connection, domain)
+            error = agents.policy_error(connection, authority)
         if error:
-            raise Fault(THIS_SERVER, error, run(f"{COMMAND} mcp allow {domain}"))
+            raise Fault(THIS_SERVER, error, run(f"{COMMAND} mcp allow {authority}"))
         self._require_agents()
         stored = clients.find(url)
         is_disabled = stored is not None and stored.disabled_at is not None

@@ -20,6 +20,7 @@ from sso.services import agents, api_values, apis, groups, mcp_servers
 
 group = Group("mcp", help="MCP servers, and the agents that may use them.")
 _NAMES = "NAME is one of " + ", ".join(entry.name for entry in CATALOG) + "."
+_PORTS = "DOMAIN means its port 443; name another one, as in example.com:8443. "
 _only_option = click.option(
     "--for",
     "only",
@@ -130,7 +131,7 @@ def show(url: str, only: str | None, as_json: bool) -> None:
     _print(find_api(url), as_json, only)
 
 
-@group.command("allow", epilog=_NAMES)
+@group.command("allow", epilog=_PORTS + _NAMES)
 @click.argument("domain", metavar="DOMAIN|NAME")
 @json_option
 def allow(domain: str, as_json: bool) -> None:
@@ -147,7 +148,7 @@ def allow(domain: str, as_json: bool) -> None:
         print_line(_policy())
 
 
-@group.command("block", epilog=_NAMES)
+@group.command("block", epilog="All ports of DOMAIN are blocked. " + _NAMES)
 @click.argument("domain", metavar="DOMAIN|NAME")
 @json_option
 def block(domain: str, as_json: bool) -> None:

@@ -31,19 +31,19 @@ def document(case: Case) -> Explanation | None:
             ),
             Message("The publisher of the client has to choose another URL."),
         )
-    return _policy(client_documents.domain_of(client_id)) or _fault(case)
+    return _policy(client_documents.authority_of(client_id)) or _fault(case)
 
 
-def _policy(domain: str) -> Explanation | None:
+def _policy(authority: str) -> Explanation | None:
     """Explain which decision of an operator the agent meets."""
-    error = agents.policy_error(db.session.connection(), domain)
+    error = agents.policy_error(db.session.connection(), authority)
     if error is None:
         return None
     cause = Message("The client is identified by a document, and %(reason)s.", reason=error)
-    allow = command("mcp", "allow", domain)
+    allow = command("mcp", "allow", authority)
     if context.settings().client_documents == agents.OFF:
         return Explanation(cause, _SWITCH_ON, allow)
-    statuses = stored_agents.statuses(db.session.connection(), domain)
+    statuses = stored_agents.statuses(db.session.connection(), authority)
     blocked = [name for name, status in statuses.items() if status == BLOCKED]
     if blocked:
         fix = Message("If its agents may come again, forget the decision, or allow the domain:")

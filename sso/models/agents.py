@@ -16,10 +16,17 @@ ALLOWED, BLOCKED = "allowed", "blocked"
 
 
 class AgentDomain(Base):
-    """A domain of client metadata documents, in lower case, and what operators decided about it."""
+    """A domain of client metadata documents, in lower case, and what operators decided about it.
+
+    An allowed one may have a port: it stands for documents at that port alone.
+    """
 
     __tablename__ = "agent_domains"
 
     domain: Mapped[str] = mapped_column(String(253), primary_key=True)
     status: Mapped[str] = mapped_column(String(10))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+
+    @property
+    def has_port(self) -> bool:
+        return ":" in self.domain

@@ -1,8 +1,9 @@
 """How an agent is named to people: what is verified about it, and the name that it claims.
 
-Nobody vouches for an agent. Its domain is verified if its metadata document is there; a client that
-registered itself has nothing verified. Anybody can claim any name, so a claimed name is always
-marked as such, and one that could be mistaken for somebody else's is not shown.
+Nobody vouches for an agent. Its domain is verified if its metadata document is there, for one port
+of that host; a client that registered itself has nothing verified. Anybody can claim any name, so a
+claimed name is always marked as such, and one that could be mistaken for somebody else's is not
+shown.
 """
 
 import re
@@ -24,7 +25,7 @@ _MIXED = frozenset(
     {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HANGUL", "KATAKANA-HIRAGANA"}
 )
 _DOTS = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61\u2024\u00b7\u2022\u30fb\u0701\u0702", "."))
-_DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}")
+_DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}(?::\d+)?")
 
 
 class Registration(Protocol):
@@ -42,8 +43,9 @@ class Registration(Protocol):
 class AgentIdentity:
     """What is known about an agent.
 
-    `domain`: where its metadata document is; `None` if it registered itself. `name`: what it calls
-    itself; `None` if that could be mistaken for somebody else's. `is_local`: the answer goes to a
+    `domain`: where its metadata document is, with the port unless that is 443; `None` if it
+    registered itself. `name`: what it calls itself; `None` if that could be mistaken for somebody
+    else's. `is_local`: the answer goes to a
     program on the device of the user, and any program there could pretend to be this agent.
     """
 
@@ -71,14 +73,14 @@ def title_of(client: Registration) -> str:
 
 def _domain_of(client: Registration) -> str | None:
     is_verified = client.registration == DOCUMENT
-    return client_documents.domain_of(client.client_id) if is_verified else None
+    return client_documents.authority_of(client.client_id) if is_verified else None
 
 
 def is_misleading(name: str, domain: str | None) -> bool:
     """Return whether a claimed name could be mistaken for somebody else's.
 
-    It could if it has a domain other than `domain`, mixes scripts within a word, or has characters
-    that are invisible or pictures.
+    It could if it has a domain, or port, other than `domain`, mixes scripts within a word, or has
+    characters that are invisible or pictures.
     """
     normal = unicodedata.normalize("NFKC", name)
     if any(unicodedata.category(character) in _UNFIT for character in name + normal):

@@ -140,13 +140,12 @@ def examine(client_id: str) -> None:
 def _examined(client_id: str) -> Examined:
     if error := client_documents.url_error(client_id):
         return Examined(client_id, error=error)
-    domain = client_documents.domain_of(client_id)
     with database.reading() as connection:
-        if error := agents.policy_error(connection, domain):
+        if error := agents.policy_error(connection, client_documents.authority_of(client_id)):
             return Examined(client_id, error=error)
         is_stored = clients.registered(connection, client_id) is not None
     if not (is_stored or _documents().has_fresh(client_id)):
-        limiting.spend(limiting.CLIENT_DOCUMENT, domain)
+        limiting.spend(limiting.CLIENT_DOCUMENT, client_documents.domain_of(client_id))
     try:
         return Examined(client_id, _documents().get(client_id))
     except RemoteUnavailable as trouble:

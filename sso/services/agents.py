@@ -30,27 +30,30 @@ from sso.store import clients as stored_clients
 OFF, LISTED, ANY = "off", "listed", "any"  # SSO_CLIENT_DOCUMENTS
 MOST_DOMAINS = 1000
 MOST_OPEN = 10_000  # clients that registered themselves
-_DOMAIN = re.compile(client_documents.DOMAIN)
+_AUTHORITY = re.compile(rf"{client_documents.DOMAIN}(?::(?P<port>[1-9][0-9]{{0,4}}))?")
 
 
 class Refused(OperatorError):
     """An agent is not admitted; `str()` says why, also to strangers."""
 
 
-def policy_error(connection: Connection, domain: str) -> Message | None:
-    """Return why the documents of a domain identify no clients here, or `None`.
+def policy_error(connection: Connection, authority: str) -> Message | None:
+    """Return why documents identify no clients here, or `None`.
 
-    A blocked domain blocks the domains below it. An allowed one allows itself alone: its owner may
-    have given a subdomain to somebody else.
+    `authority`: where they are (`client_documents.authority_of`). A blocked domain blocks all its
+    ports, and the domains below it. An allowed one allows port 443 of itself alone: its owner may
+    have given a subdomain, or another port, to somebody else.
     """
     policy = context.settings().client_documents
     if policy == OFF:
         return Message("client metadata documents are switched off (SSO_CLIENT_DOCUMENTS)")
-    statuses = agents.statuses(connection, domain)
+    statuses = agents.statuses(connection, authority)
     if BLOCKED in statuses.values():
-        return Message("the domain %(domain)s is blocked", domain=domain)
-    if policy == LISTED and statuses.get(domain) != ALLOWED:
-        return Message("the domain %(domain)s is not among those that are allowed", domain=domain)
+        return Message("the domain %(domain)s is blocked", domain=authority)
+    if policy == LISTED and statuses.get(authority) != ALLOWED:
+        return Message(
+            "the domain %(domain)s is not among those that are allowed", domain=authority
+        )
     return None
 
 
@@ -62,8 +65,8 @@ def admit(actor: Actor, client_id: str, metadata: Mapping[str, Any]) -> None:
     client disabled meanwhile.
     """
     agents.lock()
-    domain = client_documents.domain_of(client_id)
-    if error := policy_error(db.session.connection(), domain):
+    authority = client_documents.authority_of(client_id)
+    if error := policy_error(db.session.connection(), authority):
         raise Refused(error)
     client = stored_clients.lock(client_id)
     if client is None:
@@ -120,9 +123,9 @@ def register_itself(actor: Actor, fields: Mapping[str, Any]) -> Client:
 def allow(actor: Actor, domain: str) -> str:
     """Allow the clients whose documents are at a domain; return it in lower case.
 
-    `domain`: it, or the name of a well-known agent there (`agent_catalog`), here and below.
-    It counts with SSO_CLIENT_DOCUMENTS=listed. Clients that were disabled stay disabled. Raises
-    `Invalid`.
+    `domain`: it, or the name of a well-known agent there (`agent_catalog`), here and below. It may
+    have a port; without one, it is port 443. It counts with SSO_CLIENT_DOCUMENTS=listed. Clients
+    that were disabled stay disabled. Raises `Invalid`.
     """
     roles.require_admin(actor)
     return _decide(domain, ALLOWED, Event.AGENT_DOMAIN_ALLOWED)
@@ -130,11 +133,16 @@ def allow(actor: Actor, domain: str) -> str:
 
 @audit.acting
 def block(actor: Actor, domain: str) -> tuple[str, list[str]]:
-    """Block a domain with the domains below it: their clients are disabled, their tokens end.
+    """Block a domain with all ports, and those below it: their clients are disabled, tokens end.
 
     Return the domain, and the identifiers of the clients. Raises `Invalid`.
     """
     roles.require_admin(actor)
+    host, _, port = _normalized(domain).partition(":")
+    if port:
+        raise Invalid(
+            [Message("a domain is blocked with all its ports: block %(domain)s", domain=host[:253])]
+        )
     domain = _decide(domain, BLOCKED, Event.AGENT_DOMAIN_BLOCKED)
     client_ids = agents.ids_of_domain(domain)
     for client_id in client_ids:
@@ -149,7 +157,7 @@ def remove(actor: Actor, domain: str) -> str:
     Clients that were disabled stay disabled. Raises `LookupError`.
     """
     roles.require_admin(actor)
-    domain = agent_catalog.domain_of(domain)
+    domain = _normalized(domain)
     agents.lock()
     row = agents.find_domain(domain)
     if row is None:
@@ -158,15 +166,24 @@ def remove(actor: Actor, domain: str) -> str:
     agents.remove_domain(row)
     audit.event(Event.AGENT_DOMAIN_REMOVED, by=actor.by, what=domain)
     if was_allowed and context.settings().client_documents == LISTED:
-        for client_id in agents.ids_of_domain(domain):
-            if client_documents.domain_of(client_id) == domain:
+        host = domain.partition(":")[0]
+        for client_id in agents.ids_of_domain(host):
+            authority = client_documents.authority_of(client_id)
+            is_there = client_documents.domain_of(client_id) == host
+            if is_there and policy_error(db.session.connection(), authority):
                 clients.disable(actor, client_id)
     return domain
 
 
+def _normalized(domain: str) -> str:
+    """Return a domain, or that of a well-known name, as it is stored: without the default port."""
+    return agent_catalog.domain_of(domain).removesuffix(":443")
+
+
 def _decide(domain: str, status: str, event: Event) -> str:
-    domain = agent_catalog.domain_of(domain)
-    if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
+    domain = _normalized(domain)
+    match = _AUTHORITY.fullmatch(domain)
+    if len(domain) > 253 or match is None or int(match["port"] or 1) > 65535:
         raise Invalid(
             [Message("%(domain)s is not a domain such as example.com", domain=repr(domain[:100]))]
         )

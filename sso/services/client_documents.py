@@ -44,6 +44,14 @@ def domain_of(client_id: str) -> str:
     return urlsplit(client_id).hostname or ""
 
 
+def authority_of(client_id: str) -> str:
+    """Return what is verified about a document: its domain, and its port unless that is 443.
+
+    Another port of a host may belong to somebody else (RFC 6454 §4).
+    """
+    return urlsplit(client_id).netloc
+
+
 def url_error(client_id: str) -> Message | None:
     """Return why a URL cannot identify a client (§3), or `None`."""
     if len(client_id) > MAX_URL:
@@ -83,7 +91,7 @@ def registered(client_id: str, document: Any) -> Client:
             raise Invalid([Message("its %(name)s do not have %(value)s", name=name, value=needed)])
     domain = domain_of(client_id)
     fields = {
-        "client_name": _name(document.get("client_name"), domain),
+        "client_name": _name(document.get("client_name"), authority_of(client_id)),
         "redirect_uris": _redirect_uris(document.get("redirect_uris"), domain),
         "token_endpoint_auth_method": method,
         "scope": scope_of(document.get("scope")),
@@ -126,10 +134,10 @@ def _has(values: Any, needed: str) -> bool:
     return isinstance(values, list) and needed in values
 
 
-def _name(name: Any, domain: str) -> str:
-    """Return the name that a document claims, cut if it is long; without one, its domain."""
+def _name(name: Any, default: str) -> str:
+    """Return the name that a document claims, cut if it is long."""
     if name is None:
-        return domain
+        return default
     if not isinstance(name, str):
         raise Invalid([Message("its client_name is not a text")])
     try:

@@ -31,10 +31,11 @@ def above(domain: str) -> list[str]:
     return [".".join(labels[start:]) for start in range(len(labels) - 1)]
 
 
-def statuses(connection: Connection, domain: str) -> dict[str, str]:
-    """Return what operators decided about a domain and those above it."""
+def statuses(connection: Connection, authority: str) -> dict[str, str]:
+    """Return what operators decided about a domain, its port if it has one, and those above it."""
+    names = {authority, *above(authority.partition(":")[0])}
     rows = connection.execute(
-        select(_DOMAINS.c.domain, _DOMAINS.c.status).where(_DOMAINS.c.domain.in_(above(domain)))
+        select(_DOMAINS.c.domain, _DOMAINS.c.status).where(_DOMAINS.c.domain.in_(names))
     )
     return {row.domain: row.status for row in rows}
 

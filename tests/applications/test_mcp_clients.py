@@ -73,7 +73,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             *("user", "create", "--email", EMAIL, "--name", "Dana", "--password-stdin"),
             stdin=PASSWORD,
         )
-        server.flask("mcp", "allow", DOMAIN)
+        server.flask("mcp", "allow", f"{DOMAIN}:{host.port}")
         servers = {}
         for software in ("fastmcp", "typescript-1"):
             own = folder / software

@@ -11,6 +11,7 @@ from sso.oauth.agent_identity import is_misleading
 from tests.support.actors import BASE, ORIGIN, Browser, claims_of
 from tests.support.agents import AGENT, Hosts, agent, hosts
 from tests.support.factories import make_api
+from tests.support.mailbox import Mailbox, text_of
 from tests.support.services import make_resource_server
 
 __all__ = ["hosts"]
@@ -29,7 +30,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
     [
         "claude.ai", "Claude.AI", "Claude (claude.ai)", "claude\u3002ai", "claude\uff0eai",
         "claude\u2024ai", "\uff43\uff4c\uff41\uff55\uff44\uff45.ai", "accounts.google.com login",
-        "https://claude.ai", "agent.example.evil.example", "notagent.example",
+        "https://claude.ai", "agent.example:8443", "agent.example.evil.example", "notagent.example",
         "b\u00fccher.example", "xn--bcher-kva.example",
         "Cl\u0430ude", "\u0421laude", "Goog\u04cfe", "\u039cicrosoft",
         "Claude\u200b", "Cl\u00adaude",
@@ -66,6 +67,27 @@ def test_a_misleading_name_is_on_no_page(
     assert name not in "".join(seen)
     assert "could be mistaken" in seen[1]
     assert "agent.example" in seen[2]
+
+
+@pytest.mark.parametrize("name", ["claude.ai", "Claude", None])
+def test_another_port_of_a_domain(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, mailbox: Mailbox, name: str | None
+) -> None:
+    """Whoever has a port of a host is not its owner: nowhere does the domain stand alone."""
+    url, uri = "https://claude.ai:8443/client", "http://127.0.0.1/callback"
+    hosts.publish(url, client_name=name, redirect_uris=[uri])
+    make_api(app, DOCS, agents=True)
+    first = browser.authorize(agent(app, url), resource=DOCS, scope="read").html
+    consent = browser.sign_in().html
+    assert "<strong><bdi>claude.ai:8443</bdi></strong> requests access" in consent
+    browser.allow()
+    account = browser.open(f"{ORIGIN}{BASE}/account").html
+    ending = browser.open(f"{ORIGIN}{BASE}/account/confirm?action=end_agents").html
+    mails = "".join(text_of(mail) for mail in mailbox.read())
+    for text in (first, consent, account, ending, mails):
+        visible = re.sub(r"<[^>]+>", "", text)
+        assert "claude.ai:8443" in visible
+        assert "claude.ai" not in visible.replace("claude.ai:8443", "")
 
 
 def test_a_name_with_markup_and_the_words_of_the_page(

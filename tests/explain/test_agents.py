@@ -62,6 +62,21 @@ def test_a_domain_that_is_not_allowed(
     assert authorize(app, browser).status_code != 400
 
 
+def test_another_port_of_an_allowed_domain(
+    app: Flask, browser: Browser, user: User, explain: Explain, hosts: Hosts
+) -> None:
+    url = f"https://{DOMAIN}:8443/client"
+    hosts.publish(url)
+    run(app, f"flask mcp allow {DOMAIN}")
+    browser.authorize(agent(app, url))
+    text = explain(browser.history[-1])
+    assert f"the domain {DOMAIN}:8443 is not among those that are allowed" in text
+    command = command_in(text)
+    assert command == f"flask mcp allow {DOMAIN}:8443"
+    run(app, command)
+    assert browser.authorize(agent(app, url)).status == 200
+
+
 def test_a_domain_that_is_blocked(
     app: Flask, browser: Browser, user: User, explain: Explain, hosts: Hosts
 ) -> None:

@@ -35,9 +35,9 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def admit(*client_ids: str) -> None:
     for client_id in client_ids:
         fields = {**DOCUMENT, "client_id": client_id, "redirect_uris": ["http://127.0.0.1/c"]}
-        domain = client_documents.domain_of(client_id)
-        if agents.policy_error(db.session.connection(), domain):
-            agents.allow(audit.SYSTEM, domain)
+        authority = client_documents.authority_of(client_id)
+        if agents.policy_error(db.session.connection(), authority):
+            agents.allow(audit.SYSTEM, authority)
         metadata = client_documents.registered(client_id, fields).client_metadata
         agents.admit(audit.USER, client_id, metadata)
 
@@ -67,11 +67,51 @@ def test_a_blocked_domain_with_its_ports_and_all_below_it(app: Flask) -> None:
 
 
 def test_a_domain_that_is_no_longer_listed_alone(app: Flask) -> None:
-    """The domains below it were allowed by themselves."""
+    """Its other port, and the domains below it, were allowed by themselves."""
     with app.app_context():
         admit(*OF_THE_DOMAIN, *BELOW, *OTHERS)
         agents.remove(audit.SYSTEM, "agent.example")
-        assert enabled(*OF_THE_DOMAIN, *BELOW, *OTHERS) == [*BELOW, *OTHERS]
+        first, *kept = *OF_THE_DOMAIN, *BELOW, *OTHERS
+        assert enabled(first, *kept) == kept
+        agents.allow(audit.SYSTEM, "agent.example")
+        clients.enable(audit.SYSTEM, first)
+        agents.remove(audit.SYSTEM, "agent.example:8443")
+        assert enabled(*OF_THE_DOMAIN) == [first]
+
+
+def test_a_port_is_allowed_by_itself(app: Flask) -> None:
+    """Port 443 belongs to the domain alone: others may have another owner."""
+    with app.app_context():
+        assert agents.allow(audit.SYSTEM, "Agent.Example:443") == "agent.example"
+        assert _refused() == ["agent.example:8443", "a.agent.example:8443"]
+        agents.allow(audit.SYSTEM, "agent.example:8443")
+        assert _refused() == ["a.agent.example:8443"]
+        agents.remove(audit.SYSTEM, "agent.example:443")
+        assert _refused() == ["agent.example", "a.agent.example:8443"]
+        agents.block(audit.SYSTEM, "agent.example")
+        assert len(_refused()) == 3
+
+
+def _refused() -> list[str]:
+    places = ("agent.example", "agent.example:8443", "a.agent.example:8443")
+    return [place for place in places if agents.policy_error(db.session.connection(), place)]
+
+
+@pytest.mark.parametrize(
+    "place", ["a.example:", "a.example:0", "a.example:080", "a.example:65536", "a.example:1:2",
+              "a.example:x", ":8443", "a.example:8443/"],
+)  # fmt: skip
+def test_what_is_no_port(app: Flask, place: str) -> None:
+    with app.app_context(), pytest.raises(Invalid, match="is not a domain"):
+        agents.allow(audit.SYSTEM, place)
+
+
+def test_a_port_is_not_blocked_alone(app: Flask) -> None:
+    with app.app_context():
+        with pytest.raises(Invalid, match=r"block agent\.example$"):
+            agents.block(audit.SYSTEM, "agent.example:8443")
+        assert agents.domains() == []
+        assert agents.block(audit.SYSTEM, "agent.example:443")[0] == "agent.example"
 
 
 def test_an_allowed_domain_allows_neither_those_above_nor_those_below(app: Flask) -> None:

@@ -94,6 +94,14 @@ def test_domains_are_allowed_blocked_and_forgotten(app: Flask, staff: StaffBrows
     staff.open(f"{ADMIN}/mcp-servers/domain?domain=claude.example&do=remove")
     assert "The decision about the domain was removed." in staff.send().html
     assert domains(app) == {}
+    staff.open(f"{ADMIN}/mcp-servers")
+    page = staff.send(domain="claude.example:8443", decision="allow")
+    assert '<bdi dir="ltr">claude.example:8443</bdi>' in page.html
+    assert "do=block" not in page.html  # a domain is blocked with all ports
+    assert "do=remove" in page.html
+    staff.open(f"{ADMIN}/mcp-servers")
+    page = staff.send(domain="claude.example:8443", decision="block")
+    assert "blocked with all its ports: block <bdi>claude.example</bdi>" in page.html
     page = staff.open(f"{ADMIN}/mcp-servers")
     assert "is not a domain" in staff.send(domain="not a domain", decision="allow").html
     staff.open(f"{ADMIN}/mcp-servers")
