@@ -41,10 +41,7 @@ def authenticate(scope: str) -> Program:
     API. All other requests are aborted with an error. Failures have a limit of their own: tokens
     cannot be guessed, and failures of others block no program.
     """
-    if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
-        _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
-                "A token in a URL is in logs, too: revoke "
-                "it, and send another one in the Authorization header.")  # fmt: skip
+    _refuse_token_in_url()
     scheme, _, secret = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     scheme, secret = scheme.lower(), secret.strip()
     is_jwt = secret.count(".") == 2
@@ -58,6 +55,14 @@ def authenticate(scope: str) -> Program:
         _refuse(403, "insufficient_scope", reason, description, program, more)
     spend(program)
     return program
+
+
+def _refuse_token_in_url() -> None:
+    """Abort if a token is in the query of the URL, which is in logs (RFC 6750 §2.3)."""
+    if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
+        _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
+                "A token in a URL is in logs, too: revoke "
+                "it, and send another one in the Authorization header.")  # fmt: skip
 
 
 def _owner_of_token(secret: str) -> ApiToken:
@@ -174,6 +179,7 @@ def registrations() -> Response:
 
 def _register_itself() -> Response:
     """Register a client that nobody vouches for (RFC 7591 §3)."""
+    _refuse_token_in_url()  # who sends a token, if in the wrong place, is no stranger
     limiting.spend(limiting.OPEN_REGISTRATION, "")
     fields = body()
     try:

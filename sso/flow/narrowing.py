@@ -158,9 +158,9 @@ def _refusal(
 ) -> Message | None:
     if refusal := why_not_admitted(client, groups, grant):
         return refusal
-    # OIDC Core §11: only offline_access outlives the session.
-    is_offline = "offline_access" in names and "offline_access" in scopes.split(grant.scope)
-    return None if grant.session_is_live or is_offline else describe(Cause.SESSION_ENDED)
+    if grant.session_is_live or (scopes.OFFLINE in names and scopes.is_offline(grant.scope)):
+        return None
+    return describe(Cause.SESSION_ENDED)
 
 
 def scope_of_service(granted: str, api: Api) -> str | None:

@@ -41,6 +41,7 @@ class Scope:
     title: str
 
 
+OFFLINE = "offline_access"
 SCOPES = {
     scope.name: scope
     for scope in (
@@ -54,7 +55,7 @@ SCOPES = {
         Scope("address", profile_claims.of_scope("address"), N_("Your postal address")),
         Scope("phone", profile_claims.of_scope("phone"), N_("Your phone number")),
         Scope("groups", ("groups",), N_("The groups that you belong to")),
-        Scope("offline_access", (), N_("Access that continues after you sign out")),
+        Scope(OFFLINE, (), N_("Access that continues after you sign out")),
     )
 }
 
@@ -87,6 +88,11 @@ ALL_CLAIMS = tuple(dict.fromkeys(claim for scope in SCOPES.values() for claim in
 def split(scope: str | None) -> tuple[str, ...]:
     """Return the scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
     return tuple(dict.fromkeys(scope.split(" "))) if scope and scope.strip(" ") else ()
+
+
+def is_offline(scope: str) -> bool:
+    """Return whether a grant of this scope outlives its session (OIDC Core §11)."""
+    return OFFLINE in split(scope)
 
 
 def grantable(requested: str | None, registered: str) -> str:

@@ -29,6 +29,7 @@ from sso import database
 from sso.database import dialects
 from sso.database.buffer import Buffer
 from sso.extensions import db
+from sso.flow import scopes
 from sso.flow.refusals import Reason, because
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Client, Grant, Refusal, User
@@ -147,8 +148,9 @@ class RefusalReasons:
             and self.session_expires_at is not None
             and self.session_expires_at > now
         )
-        is_offline = "offline_access" in self.scope.split()
-        return None if session_lives or is_offline else because(Reason.SESSION_ENDED)
+        if session_lives or scopes.is_offline(self.scope):
+            return None
+        return because(Reason.SESSION_ENDED)
 
     def reason(self, now: datetime) -> Message | None:
         """Return why the code or token is refused; `None`: not for any of these reasons."""

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from sso import audit
 from sso.extensions import db
-from sso.models import Consent, User
+from sso.models import Client, Consent, User
+from sso.process import http_call
+from sso.services import agents
+from tests.conftest import Clock
 from tests.support.actors import Browser, Page, RelyingParty, claims_of
 from tests.support.agents import AGENT, CALLBACK, Hosts, agent, hosts
 from tests.support.factories import make_api, make_client
@@ -205,3 +209,27 @@ def test_the_agent_of_one_domain_is_not_that_of_another(
     page = asked(browser, agent(app, other))
     assert heading(page) == "other.example requests access to your account"
     assert AGENT not in page.html
+
+
+def test_a_domain_that_is_blocked_while_the_answer_is_handled(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The document is read before the transaction that stores the agent."""
+    party = agent(app)
+    asked(browser, party)
+    clock.move(minutes=6)  # the document is read again
+
+    def block_meanwhile(*arguments: Any, **options: Any) -> Any:
+        with app.app_context():
+            agents.block(audit.SYSTEM, "agent.example")
+            db.session.commit()
+        return hosts.call(*arguments, **options)
+
+    monkeypatch.setattr(http_call, "call", block_meanwhile)
+    page = browser.submit(decision="allow", duration="lasting")
+    assert [answer.status_code for answer in browser.history[-2:]] == [303, 400]
+    assert "blocked" in page.html
+    with app.app_context():
+        assert db.session.query(Consent).all() == []
+        assert db.session.query(Client).all() == []

@@ -205,3 +205,52 @@ def test_what_prompt_consent_did_not_show_is_asked_about(
     assert "scope_groups" in page.fields, page.url
     assert "scope_email" not in page.fields
     assert scope_of(client, browser.allow().code) == {"openid", "email", "groups"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("https://books.example:8443/callback", "books.example:8443"),
+        ("com.example.books://oauth.example/back", "com.example.books"),
+    ],
+)
+def test_it_says_where_the_answer_goes(
+    app: Flask, browser: Browser, user: User, uri: str, name: str
+) -> None:
+    """The host of a custom scheme is nobody's: it would be mistaken for a site."""
+    browser.authorize(make_client(app, redirect_uris=[uri], public=True))
+    page = browser.sign_in()
+    assert f"<strong>{name}</strong>" in plain(page)
+    assert "oauth.example" not in page.html
+
+
+def test_openid_has_a_line_only_if_nothing_else_is_asked_for(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    line = "Confirmation that it is you"
+    browser.authorize(client, scope="openid email")
+    assert line not in browser.sign_in().html
+    page = browser.authorize(client, scope="openid")
+    assert line in page.html
+    assert str(user.id) not in page.html
+    assert "checkbox" not in page.html
+    assert scope_of(client, browser.allow().code) == {"openid"}
+
+
+def test_an_unticked_scope_of_an_api_stays_so(app: Flask, browser: Browser, user: User) -> None:
+    make_api(app, DOCS)
+    client = make_client(app, apis=[DOCS])
+    asked = {"resource": DOCS, "scope": "openid read write"}
+    browser.authorize(client, **asked)
+    browser.sign_in()
+    tokens = client.exchange(
+        browser.submit(decision="allow", api_scope=[f"{DOCS}#read"]).code
+    ).get_json()
+    assert claims_of(tokens["access_token"])["scope"] == "read"
+    token = client.exchange(browser.authorize(client, **asked).code).get_json()["access_token"]
+    assert claims_of(token)["scope"] == "read"
+    page = browser.authorize(client, prompt="consent", **asked)
+    assert page.html.count('name="api_scope"') == 2
+    assert page.fields["api_scope"] == f"{DOCS}#read"
+    token = client.exchange(browser.allow().code).get_json()["access_token"]
+    assert claims_of(token)["scope"] == "read"

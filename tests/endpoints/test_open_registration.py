@@ -105,6 +105,17 @@ def test_a_program_with_a_token_is_no_stranger(app: Flask) -> None:
         assert [one.registration for one in db.session.scalars(select(Client))] == [None]
 
 
+def test_a_token_in_the_url_is_refused(app: Flask) -> None:
+    """RFC 6750 §2.3: URLs are in logs. Nor does it count as no token, and so as a stranger's."""
+    token = make_token(app, "clients:write")
+    for headers in ({}, {"Authorization": f"Bearer {token}"}):
+        for query in (f"access_token={token}", f"x={token}"):
+            answer = app.test_client().post(f"{URL}?{query}", json=BODY, headers=headers)
+            assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_request")
+    with app.app_context():
+        assert db.session.scalars(select(Client)).all() == []
+
+
 def test_few_for_each_network(app: Flask) -> None:
     assert [register(app).status_code for _ in range(21)] == [201] * 20 + [429]
     elsewhere = register(app, environ_overrides={"REMOTE_ADDR": "192.0.2.77"})

@@ -87,6 +87,22 @@ def test_the_page_of_consent_says_so(app: Flask, browser: Browser, user: User) -
     assert "Books also learns that you have no role there." in page
 
 
+def test_the_page_of_consent_is_silent_where_userinfo_is(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """An application learns its roles at userinfo, which takes no token without its scopes."""
+    client = make_client(app, roles=ENTRIES, scope="openid groups")
+    browser.authorize(client, scope="groups")
+    assert "your role there" not in browser.sign_in().html
+    token = client.exchange(browser.allow().code).get_json()["access_token"]
+    assert client.userinfo(token).status_code == 403
+    other = make_client(app, roles=ENTRIES, scope="openid groups")
+    browser.approve(other, scope="openid")
+    page = browser.authorize(other, scope="openid groups")  # openid was allowed before
+    assert "scope_groups" in page.fields
+    assert "your role there" in page.html
+
+
 @pytest.mark.parametrize("shape", ["list", "object"])
 def test_an_api_gets_them_in_access_tokens(
     app: Flask, browser: Browser, user: User, shape: str

@@ -263,6 +263,28 @@ class TestOfflineAccess:
         else:
             assert_all_refused(client, tokens, "sign-in")
 
+    @pytest.mark.parametrize("how", ["asked for less", "registered scope", "consent", "neither"])
+    def test_without_it_the_grant_ends_when_the_session_expires(
+        self, clock: Clock, app: Flask, browser: Browser, user: User, how: str
+    ) -> None:
+        """Nobody signs out, so nothing has ended the grant itself."""
+        client = make_client(app, scope=OFFLINE)
+        scope = SCOPE if how == "asked for less" else OFFLINE
+        tokens = tokens_of(browser, client, scope=scope)
+        if how == "asked for less":  # the consent has it, this grant has not
+            browser.approve(client, scope=OFFLINE)
+        if how == "consent":
+            untick(browser, client, OFFLINE, "offline_access")
+        if how == "registered scope":
+            change(client, "--set-scopes", SCOPE)
+        clock.move(seconds=app.extensions["sso.settings"].session_lifetime + 1)
+        if how == "neither":
+            assert is_active(client, tokens["refresh_token"])
+            assert client.refresh(tokens["refresh_token"]).status_code == 200
+        else:
+            assert not is_active(client, tokens["refresh_token"])
+            assert "sign-in" in refused_refresh(client, tokens)
+
     def test_a_narrower_access_token_of_an_offline_grant_outlives_sign_out(
         self, app: Flask, browser: Browser, user: User
     ) -> None:

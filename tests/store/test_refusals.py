@@ -15,6 +15,8 @@ from sqlalchemy.exc import OperationalError
 from sso import audit, clock
 from sso.database import buffer
 from sso.extensions import db
+from sso.flow.refusals import Reason
+from sso.i18n.message import code_of
 from sso.jobs import upkeep
 from sso.models import Client, Refusal, User
 from sso.services import accounts, clients
@@ -272,3 +274,39 @@ def test_what_succeeds_costs_nothing(
     assert client.refresh(tokens["refresh_token"]).status_code == 200
     with app.app_context():
         assert db.session.scalar(text("SELECT count(*) FROM refusals")) == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "scope", "reason"),
+    [
+        ("live", "openid", None),
+        ("expired", "openid", Reason.SESSION_ENDED),
+        ("ended", "openid", Reason.SESSION_ENDED),
+        ("purged", "openid", Reason.SESSION_ENDED),
+        ("expired", "openid offline_access", None),
+        ("ended", "openid offline_access", None),
+        ("purged", "openid offline_access", None),
+        ("expired", "openid https://docs.example#offline_access", Reason.SESSION_ENDED),
+    ],
+)
+def test_only_offline_access_outlives_the_session(
+    session: str, scope: str, reason: Reason | None
+) -> None:
+    now, hour = clock.now(), timedelta(hours=1)
+    reasons = refusals.RefusalReasons(
+        digest="",
+        expires_at=now + hour,
+        used_at=None,
+        revoked_at=None,
+        client_id="books",
+        user_id=uuid4(),
+        scope=scope,
+        ended_at=None,
+        end_reason=None,
+        user_disabled_at=None,
+        client_disabled_at=None,
+        session_ended_at=now if session == "ended" else None,
+        session_expires_at={"expired": now, "purged": None}.get(session, now + hour),
+    )
+    text = reasons.reason_for("books", now)
+    assert (text and code_of(text)) == reason

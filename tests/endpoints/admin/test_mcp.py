@@ -1,12 +1,15 @@
 """MCP servers are protected and checked in the browser; domains of agents are decided about."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
 
 import pytest
 from flask import Flask
 
+from sso.audit import Actor
 from sso.checkup import mcp_client
-from sso.checkup.finding import ok
+from sso.checkup.finding import ok, warning
 from sso.checkup.mcp_client import Player
 from sso.checkup.mcp_server import MCP_SERVER, Fault, Server
 from sso.endpoints.admin import mcp
@@ -15,7 +18,7 @@ from sso.i18n.message import Message
 from sso.models import Api
 from sso.services import agents
 from sso.store import apis
-from tests.conftest import Clock
+from tests.conftest import Clock, Statements
 from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
 from tests.support.events import events
 from tests.support.factories import make_api, make_client
@@ -106,8 +109,27 @@ def test_domains_are_allowed_blocked_and_forgotten(app: Flask, staff: StaffBrows
     assert "is not a domain" in staff.send(domain="not a domain", decision="allow").html
     staff.open(f"{ADMIN}/mcp-servers")
     assert staff.send(domain="x.example", decision="other").status == 400
-    for query in ("domain=other.example&do=block", "domain=claude.example&do=other"):
-        assert staff.open(f"{ADMIN}/mcp-servers/domain?{query}").status == 404
+
+
+def test_a_decision_is_about_one_domain_and_needs_a_question(
+    app: Flask, staff: StaffBrowser
+) -> None:
+    for domain in ("a.example", "b.example"):
+        staff.open(f"{ADMIN}/mcp-servers")
+        staff.send(domain=domain, decision="allow")
+    for decision in ("remove", "other", ""):
+        staff.open(f"{ADMIN}/mcp-servers")
+        assert staff.send(domain="a.example", decision=decision).status == 400
+    asking = f"{ADMIN}/mcp-servers/domain"
+    for query in ("domain=c.example&do=block", "domain=b.example&do=other", "domain=b.example",
+                  "do=block", "domain=B.example&do=block"):  # fmt: skip
+        assert staff.open(f"{asking}?{query}").status == 404, query
+    for name, is_danger in (("allow", False), ("remove", False), ("block", True)):
+        page = staff.open(f"{asking}?domain=b.example&do={name}")
+        assert "b.example" in page.html
+        assert ('class="primary danger"' in page.html) is is_danger
+    staff.send()
+    assert domains(app) == {"a.example": "allowed", "b.example": "blocked"}
 
 
 def test_the_check_names_the_party_at_fault(
@@ -130,8 +152,81 @@ def test_the_check_names_the_party_at_fault(
     assert "remove it there" in page.html
     assert MARKUP not in page.html
     (server, player) = played[0]
-    assert player.email == "ada@example.com"
+    assert (player.email, player.client, player.document) == ("ada@example.com", None, None)
     assert (server.url, server.allows_private) == (URL, False)
+
+
+def test_the_check_plays_whom_the_form_names(
+    app: Flask, staff: StaffBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_api(app, URL, agents=True)
+    client = make_client(app)
+    document = "https://agent.example/client.json"
+    played = []
+
+    def check(actor: Actor, server: Server, player: Player, user_name: str) -> object:
+        played.append((actor, server, player))
+        assert not db.session.registry().in_transaction()  # while others may answer slowly
+        yield ok("challenge", Message("it names %(url)s", url=URL))
+        yield warning("audience", "it is late", "look")
+
+    monkeypatch.setattr(mcp_client, "check", check)
+    staff.open(f"{ADMIN}/mcp-server?id={find(app).api_id}")
+    for client_id in ("", client.client_id, document):
+        page = staff.send(email=" ", client_id=client_id)
+        assert "A client can connect." in page.html
+        assert "At fault" not in page.html
+    assert [(player.email, player.document) for _, _, player in played] == [
+        (None, None), (None, None), (None, document),
+    ]  # fmt: skip
+    registered = [player.client and player.client.client_id for _, _, player in played]
+    assert registered == [None, client.client_id, None]
+    actor, server, _ = played[0]
+    assert (actor.operator, actor.by) == ("ada@example.com", "doctor")
+    assert server.allows_private  # here, as in development
+
+
+@pytest.mark.parametrize(
+    ("base_url", "is_local"),
+    [
+        ("http://127.0.0.1:5000/api/auth", True),
+        ("http://localhost:5000", True),
+        ("http://[::1]:5000", True),
+        ("https://id.example.com", False),
+        ("https://192.168.1.5", False),
+        ("https://localhost.example.com", False),
+    ],
+)
+def test_private_addresses_are_for_development(
+    base_url: str, is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Flask(__name__)
+    app.extensions["sso.settings"] = SimpleNamespace(base_url=base_url)
+    with app.app_context():
+        assert mcp.is_local() is is_local
+
+
+def test_an_id_that_no_database_takes(
+    app: Flask, staff: StaffBrowser, statements: Callable[[], AbstractContextManager[Statements]]
+) -> None:
+    make_client(app)
+    make_api(app, URL, agents=True)
+    for query in ("%00", "api-%00", "\u00fc", "x%0a"):
+        with statements() as ran:
+            assert staff.open(f"{ADMIN}/mcp-server?id={query}").status == 404
+        assert not [text for text in ran if "FROM apis" in text]
+    staff.open(f"{ADMIN}/mcp-server?id={find(app).api_id}")
+    with statements() as ran:
+        assert "there is no application" in staff.send(client_id="x\x1fy").html
+    assert not [text for text in ran if "clients.client_id = " in text]
+
+
+def test_only_apis_for_agents_are_listed(app: Flask, staff: StaffBrowser) -> None:
+    make_api(app, "https://docs.example", name="Documents")
+    make_api(app, URL, name="Notes", agents=True)
+    page = staff.open(f"{ADMIN}/mcp-servers")
+    assert URL in page.html
+    assert "docs.example" not in page.html
 
 
 def test_the_check_needs_a_person_and_a_client_that_exist(app: Flask, staff: StaffBrowser) -> None:
