@@ -147,12 +147,12 @@ def _cache() -> Path:
     return cache
 
 
-def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> str:
+def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
     """Run a command that ends by itself; gives its standard output."""
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**_environ(), **environ},
+        env={**environ(), **variables},
         timeout=LIMIT,
         capture_output=True,
         text=True,
@@ -162,8 +162,8 @@ def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> str:
     return done.stdout
 
 
-def _environ() -> dict[str, str]:
-    """Nothing of this server or of its tests."""
+def environ() -> dict[str, str]:
+    """Nothing of this server or of its tests; Python may keep what it has compiled."""
     foreign = ("SSO_", "COV_", "PYTEST", "PYTHON", "FLASK", "VIRTUAL_ENV")
     return {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
 
@@ -172,7 +172,7 @@ class Application:
     """One that is registered from its preset, with the configuration that the command printed."""
 
     def __init__(self, folder: Path, server: Server, preset: str, *options: str) -> None:
-        self.folder, self.environ = folder, _environ()
+        self.folder, self.environ = folder, environ()
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         create = ("client", "create", "--preset", preset, "--url", self.url)

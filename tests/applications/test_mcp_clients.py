@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sso.checkup.sign_in import Browser
-from tests.applications.software import node, node_program, python
+from tests.applications.software import environ, node, node_program, python
 from tests.applications.test_mcp_configurations import lines, running
 from tests.support.documents import APP, DOMAIN, DocumentHost
 from tests.support.processes import Server, free_port
@@ -124,6 +124,7 @@ def test_an_official_sdk(
         errors.open("w") as log,
         subprocess.Popen(
             [*command(sdk, tmp_path), scene.servers[software], callback, *options],
+            env=environ(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

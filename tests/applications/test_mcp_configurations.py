@@ -4,7 +4,6 @@ Traefik's cannot run here: only its syntax is read.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.applications.software import node, node_program, python
+from tests.applications.software import environ, node, node_program, python
 from tests.support.mcp_servers import McpServer
 from tests.support.processes import Server, free_port, require, wait_for
 
@@ -36,7 +35,10 @@ def lines(server: Server, url: str, software: str) -> str:
 
 @contextmanager
 def running(
-    command: Sequence[str | Path], url: str, folder: Path, environ: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    url: str,
+    folder: Path,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
@@ -44,7 +46,7 @@ def running(
             cwd=folder,
             stdout=log,
             stderr=log,
-            env={**os.environ, **(environ or {})},
+            env={**environ(), **(variables or {})},
         )
     try:
 

@@ -141,21 +141,22 @@ _EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
 _PLATFORM = "needs the platform; tests/oauth/test_workload_identity.py has JWTs like it"
 _AGENTS = "tests/cli/test_mcp.py and tests/operations/test_doctor_mcp.py run its commands"
+_PROTECT = "tests/applications/test_mcp_tutorial.py runs it"
 _ROLES = "tests/cli/test_clients.py and tests/endpoints/test_roles.py run its options"
 _ASSERTIONS = "tests/oauth/grants/test_id_jag.py runs its options"
 NOT_RUN = {
     '.venv/bin/flask doctor --mcp https://mcp.example.com/mcp': _AGENTS,
     '.venv/bin/flask mcp add http://127.0.0.1:8001/mcp --name "Notes" '
-    '--scope "read=Read your notes" --for fastmcp > notes.py': _AGENTS,
+    '--scope "read=Read your notes" --for fastmcp > notes.py': _PROTECT,
     '.venv/bin/flask mcp add https://mcp.example.com/mcp --name "Notes" '
     '--scope "read=Read your notes" --group engineers': _AGENTS,
     '.venv/bin/flask mcp allow claude': _AGENTS,
-    '@mcp.tool': _AGENTS,
-    'SSO_OPEN_REGISTRATION=true .venv/bin/flask doctor --mcp http://127.0.0.1:8001/mcp': _AGENTS,
-    'SSO_OPEN_REGISTRATION=true .venv/bin/gunicorn wsgi:app': _AGENTS,
-    'import asyncio': _AGENTS,
-    'notes/bin/python client.py': _AGENTS,
-    'python3 -m venv notes': _AGENTS,
+    '@mcp.tool': _PROTECT,
+    'SSO_OPEN_REGISTRATION=true .venv/bin/flask doctor --mcp http://127.0.0.1:8001/mcp': _PROTECT,
+    'SSO_OPEN_REGISTRATION=true .venv/bin/gunicorn wsgi:app': _PROTECT,
+    'import asyncio': _PROTECT,
+    'notes/bin/python client.py': _PROTECT,
+    'python3 -m venv notes': _PROTECT,
     ".venv/bin/flask api update https://orders.example.com --add-role approver=managers": _ROLES,
     ".venv/bin/flask client update Wiki --add-role admin=owners --add-role editor=staff "
     '--add-role "editor=it staff"': _ROLES,
@@ -318,14 +319,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield made
 
 
-def typed(server: Server, script: str) -> str:
+def typed(server: Server, script: str, folder: Path = ROOT) -> str:
     """Run a script of the shell at a terminal, whose person types the password when asked."""
     assert script.count(".venv/bin/") == len(script.strip().splitlines())
     script = script.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         ["sh", "-e", "-c", script],
-        cwd=ROOT, env=server.environ, start_new_session=True,
+        cwd=folder, env=server.environ, start_new_session=True,
         stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)
