@@ -20,38 +20,70 @@ gc.set_threshold(100_000, 20, 20)
 # Rewriting all assertions takes longer than importing all modules: do it once.
 _WITHOUT_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
-# Tests here need a service, a browser, a server process or much time together. Files elsewhere
-# mark themselves.
+# Tests here need a service, a browser, a server process or much time together, or they are not of
+# the core that README's command tries: beginnings of paths. Files elsewhere mark themselves.
 SLOW = (
-    "applications",
-    "attacks",
-    "bench",
-    "browser",
-    "cli",
-    "clients",
-    "conformance",
-    "explain",
-    "journeys",
-    "operations",
-    "presets",
-    "production",
-    "scim",
-    "store",
+    "applications/",
+    "attacks/",
+    "audit/",
+    "bench/",
+    "browser/",
+    "cli/",
+    "clients/",
+    "conformance/",
+    "endpoints/test_agent",
+    "endpoints/test_bad_input",
+    "endpoints/test_client_logo",
+    "endpoints/test_connections",
+    "endpoints/test_device",
+    "endpoints/test_disabled_everywhere",
+    "endpoints/test_fapi2",
+    "endpoints/test_forgotten_password",
+    "endpoints/test_forward_auth",
+    "endpoints/test_mailed",
+    "endpoints/test_o",
+    "endpoints/test_re",
+    "endpoints/test_roles",
+    "endpoints/test_saml",
+    "endpoints/test_upstream",
+    "explain/",
+    "i18n/",
+    "imports/",
+    "jobs/",
+    "journeys/",
+    "ldap/",
+    "oauth/grants/test_token_exchange",
+    "oauth/test_workload_identity",
+    "observability/",
+    "operations/",
+    "presets/",
+    "process/",
+    "production/",
+    "ratelimit/",
+    "scim/",
+    "store/",
+    "test_error_codes",
+    "test_libraries",
+    "test_services",
 )
 TESTS = Path(__file__).parent
 _IS_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
 
+def _is_slow(path: Path) -> bool:
+    below = path.relative_to(TESTS).as_posix()
+    return f"{below}/".startswith(SLOW)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what would be deselected."""
     if config.option.markexpr == "not slow":
-        if collection_path.parent == TESTS and collection_path.name in SLOW:
+        if _is_slow(collection_path):
             return True
         is_test = collection_path.match("test_*.py")
         return True if is_test and _IS_SLOW.search(collection_path.read_text()) else None
     if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
-        is_slow = collection_path.relative_to(TESTS).parts[0] in SLOW
-        return None if is_slow or "slow" in collection_path.read_text() else True
+        return None if _is_slow(collection_path) or "slow" in collection_path.read_text() else True
     return None
 
 
@@ -64,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in longest, item.path))
     rare = pytest.mark.skip(reason="runs with EXHAUSTIVE=1")
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in SLOW:
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("exhaustive") and not os.environ.get("EXHAUSTIVE"):
             item.add_marker(rare)

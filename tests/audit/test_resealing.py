@@ -71,7 +71,9 @@ def faults_of(app: Flask) -> list[str]:
         return chain.verify().faults
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize(
+    "count", [0, 4, 5, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 3, 8, 11))]
+)
 def test_the_whole_chain(app: Flask, both: Flask, new: Flask, count: int) -> None:
     happen(app, count)
     assert verify(app) == []
@@ -146,11 +148,16 @@ def test_the_other_way_round(app: Flask, both: Flask) -> None:
 
 TAMPERING = [
     ("UPDATE audit_events SET user_id = 'x' WHERE number = 3", "event 3 "),
-    ("UPDATE audit_events SET user_id = 'x' WHERE number = 10", "event 10 "),
     ("DELETE FROM audit_events WHERE number = 4", "event 4 was removed"),
-    ("DELETE FROM audit_events WHERE number = 6", "event 6 was removed"),
-    ("DELETE FROM audit_events WHERE number = 10", "event 10 was removed"),
     ("DELETE FROM audit_events WHERE number >= 8", "events 8 to 10 were removed"),
+    *(
+        pytest.param(*tampering, marks=pytest.mark.exhaustive)
+        for tampering in (
+            ("UPDATE audit_events SET user_id = 'x' WHERE number = 10", "event 10 "),
+            ("DELETE FROM audit_events WHERE number = 6", "event 6 was removed"),
+            ("DELETE FROM audit_events WHERE number = 10", "event 10 was removed"),
+        )
+    ),
 ]
 
 

@@ -132,6 +132,7 @@ def administer(page: Page, site: Site) -> tuple[str, str, str]:
     return json.loads(made)["id"], email, secret
 
 
+@pytest.mark.exhaustive
 def test_administration(page: Page, site: Site) -> None:
     base = site.server.base_url
     user_id, *_ = administer(page, site)

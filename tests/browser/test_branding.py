@@ -93,6 +93,7 @@ def look(page: Page, count: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.exhaustive
 def test_the_way_to_an_application_and_the_account(
     page: Page, server: Server, client_id: str
 ) -> None:

@@ -23,7 +23,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.base_url.removesuffix("/api/auth") + PATH
 
 
-@pytest.mark.parametrize(("locale", "scheme"), [("en", "light"), ("ar", "dark")])
+@pytest.mark.parametrize(
+    ("locale", "scheme"),
+    [pytest.param("en", "light", marks=pytest.mark.exhaustive), ("ar", "dark")],
+)
 def test_every_component_at_every_width(
     chrome: Browser, url: str, locale: str, scheme: str, tmp_path: Path
 ) -> None:

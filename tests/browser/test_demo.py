@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import press
@@ -10,6 +11,7 @@ from tests.journeys.test_demo import demo
 from tests.support.processes import free_port
 
 
+@pytest.mark.exhaustive
 def test_a_passkey_in_the_demo(chrome: Browser, tmp_path: Path) -> None:
     with demo(tmp_path / "demo", free_port(), free_port()) as told:
         page = chrome.new_context().new_page()

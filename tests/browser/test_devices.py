@@ -18,7 +18,7 @@ PHONE = ViewportSize(width=375, height=812)
 @pytest.fixture(
     params=[
         ("en", "light"),
-        ("ar", "dark"),
+        pytest.param(("ar", "dark"), marks=pytest.mark.exhaustive),
         pytest.param(("de", "light"), marks=pytest.mark.exhaustive),
     ],
     ids=["en", "ar", "de"],

@@ -95,7 +95,13 @@ def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
     assert page.url.endswith("/account")
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        pytest.param(True, id="with scripts"),
+        pytest.param(False, id="without scripts", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_first_factor_asks_for_a_code(
     chrome: Browser, served: Mailbox, clock: Clock, scripts: bool
 ) -> None:
@@ -136,6 +142,7 @@ def test_the_first_factor_asks_for_a_code(
     context.close()
 
 
+@pytest.mark.exhaustive
 def test_axe_finds_nothing_on_the_way_to_the_first_factor(
     page: Page, served: Mailbox, clock: Clock
 ) -> None:

@@ -94,7 +94,13 @@ def test_cookies_are_blocked(without_cookies: Page, page: Page, site: Site) -> N
     page.wait_for_url(f"{site.echo}?code=**state=four**")
 
 
-@pytest.mark.parametrize("hours", [12, 30], ids=["overnight", "over the weekend"])
+@pytest.mark.parametrize(
+    "hours",
+    [
+        pytest.param(12, id="overnight"),
+        pytest.param(30, id="over the weekend", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_page_left_open(
     page: Page, clock: Clock, make_app: Callable[..., Flask], hours: int
 ) -> None:

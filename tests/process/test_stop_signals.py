@@ -27,8 +27,11 @@ PARENTS = {
     "nohup": "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
 }
 WAYS = [
-    ("plain", INT), ("plain", TERM), ("plain", HUP), ("ignored", INT), ("ignored", TERM),
-    ("blocked", INT), ("blocked", TERM), ("nohup", INT),
+    ("plain", TERM), ("ignored", INT), ("blocked", TERM), ("nohup", INT),
+    *(
+        pytest.param(*way, marks=pytest.mark.exhaustive)
+        for way in (("plain", INT), ("plain", HUP), ("ignored", TERM), ("blocked", INT))
+    ),
 ]  # fmt: skip
 
 
@@ -153,7 +156,15 @@ def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals)
 
 
 @pytest.mark.parametrize(
-    ("parent", "how"), [one for one in WAYS if one[1] != HUP and one[0] != "nohup"]
+    ("parent", "how"),
+    [
+        ("plain", TERM),
+        ("ignored", INT),
+        *(
+            pytest.param(*way, marks=pytest.mark.exhaustive)
+            for way in (("plain", INT), ("ignored", TERM), ("blocked", INT), ("blocked", TERM))
+        ),
+    ],
 )
 def test_gunicorn(server: Server, tmp_path: Path, parent: str, how: signal.Signals) -> None:
     """Master and workers; SIGHUP replaces workers."""

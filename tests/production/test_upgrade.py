@@ -185,7 +185,9 @@ with app.app_context():
 """
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "database", [pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"]
+)
 def test_an_interrupted_upgrade_changes_nothing(
     make_node: Callable[..., Node], database: str, request: pytest.FixtureRequest
 ) -> None:

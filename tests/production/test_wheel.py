@@ -36,6 +36,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
 
+@pytest.mark.exhaustive
 def test_commands_keep_their_data_at_home(
     installed: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_commands_keep_their_data_at_home(
     )
 
 
+@pytest.mark.exhaustive
 def test_gunicorn_serves_pages(installed: Path, environ: dict[str, str], tmp_path: Path) -> None:
     base_url = f"http://127.0.0.1:{free_port()}/api/auth"
     environ |= {"SSO_BASE_URL": base_url, "STATE_DIRECTORY": str(tmp_path / "state")}

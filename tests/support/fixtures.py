@@ -41,7 +41,8 @@ from tests.support.statements import watched
 MEMORY = Path("/dev/shm")
 
 # A busy machine makes any example slow.
-hypothesis.settings.register_profile("ours", deadline=None)
+_EXAMPLES = 100 if os.environ.get("EXHAUSTIVE") else 30
+hypothesis.settings.register_profile("ours", deadline=None, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("ours")
 
 # Nothing of a test stays open: the next one gets another file or other rows.
