@@ -44,6 +44,7 @@ from sso.presets.installation import install
 from sso.process.http_call import PostError
 from sso.services import (
     accounts,
+    agent_identity,
     agents,
     api_tokens,
     apis,
@@ -281,6 +282,13 @@ CASES = [
     plain(agents.domains, ""),
     plain(agents.report_new, "", user, of("client_id"), "agent.example", "192.0.2.7",
           lambda _: clock.now()),
+    plain(agent_identity.identity_of, "", of("client"), "https://agent.example/callback"),
+    plain(agent_identity.claimed_name_of, "", of("client")),
+    plain(agent_identity.title_of, "", of("client")),
+    plain(agent_identity.label_of, "", of("client")),
+    plain(agent_identity.labels, "", lambda w: [w.client_id]),
+    plain(agent_identity.described, "", of("client")),
+    plain(agent_identity.is_misleading, "", "Books", None),
     plain(client_documents.is_url, "", AGENT),
     plain(client_documents.domain_of, "", AGENT),
     plain(client_documents.authority_of, "", AGENT),

@@ -54,7 +54,7 @@ from sso.i18n.message import Message, Quote
 from sso.models import Client, User
 from sso.oauth import document_clients
 from sso.process.program import COMMAND
-from sso.services import agents, client_documents
+from sso.services import agent_identity, agents, client_documents
 from sso.store import clients
 from sso.upstream.remote_cache import RemoteUnavailable
 
@@ -168,13 +168,13 @@ class Session:
             self.client_id = self.stack.enter_context(manager)
             yield ok(name, Message("a temporary one, registered for the API"))
             return
-        self.client_id = client.client_id
+        self.client_id, title = client.client_id, agent_identity.title_of(client)
         if client.disabled_at is not None:
-            message = Message("%(name)s is disabled", name=client.name)
+            message = Message("%(name)s is disabled", name=title)
             raise Fault(CLIENT, message, run(f"{COMMAND} client enable {client.client_id}"))
         if not client.redirect_uris:
             message = Message("%(name)s has no redirect URI: nobody signs in to it",
-                              name=client.name)  # fmt: skip
+                              name=title)  # fmt: skip
             raise Fault(CLIENT, message, Message("name a client that people sign in to"))
         self.redirect_uri, self.is_confidential = client.redirect_uris[0], not client.is_public
         if client.registration is not None:
@@ -182,12 +182,12 @@ class Session:
         elif self.server.resource not in client.apis:
             message = Message(
                 "%(name)s is not registered for the API %(identifier)s",
-                name=client.name,
+                name=title,
                 identifier=self.server.resource,
             )
             update = f"{COMMAND} client update {client.client_id} --add-api {self.server.resource}"
             raise Fault(THIS_SERVER, message, run(update))
-        yield ok(name, Message("%(name)s, registered for the API", name=client.name))
+        yield ok(name, Message("%(name)s, registered for the API", name=title))
 
     def _require_agents(self) -> None:
         """Raise `Fault` unless clients that nobody registered may use the API."""
@@ -223,7 +223,7 @@ class Session:
             raise Fault(CLIENT, message, hint) from None
         self.client_id, self.redirect_uri = url, metadata["redirect_uris"][0]
         self.is_confidential = metadata["token_endpoint_auth_method"] != NO_AUTH_METHOD
-        yield ok("client", Message("%(name)s describes itself", name=metadata["client_name"]))
+        yield ok("client", Message("%(name)s describes itself", name=url))
 
     def find_person(self) -> Findings:
         """Check that the person may use the API."""
@@ -240,7 +240,7 @@ class Session:
             raise Fault(PERSON, message, run(f"{COMMAND} user enable {player.email}"))
         lists = [(api.name, api.groups)]
         if player.client is not None:
-            lists.append((player.client.name, player.client.groups))
+            lists.append((agent_identity.title_of(player.client), player.client.groups))
         for what, groups in lists:
             if groups and not set(groups) & set(player.groups):
                 message = Message(

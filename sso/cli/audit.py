@@ -18,8 +18,8 @@ from sso.cli.people import one_user
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.process.program import COMMAND
-from sso.services import signing_keys
-from sso.store import clients, users
+from sso.services import agent_identity, signing_keys
+from sso.store import users
 
 group = Group("audit", help="Security events.")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -152,7 +152,7 @@ def _head(text: str) -> tuple[int, str]:
 
 def _table(events: Sequence[AuditEvent]) -> None:
     emails = users.emails({event.user_id for event in events if event.user_id})
-    names = clients.names({event.client_id for event in events if event.client_id})
+    names = agent_identity.labels({event.client_id for event in events if event.client_id})
     print_table(
         ("TIME", "EVENT", "USER", "CLIENT", "ADDRESS", "MORE"),
         [

@@ -32,7 +32,7 @@ from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process import program
 from sso.process.program import COMMAND
-from sso.services import checks, clients, groups
+from sso.services import agent_identity, checks, clients, groups
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
 from sso.store import devices, grants, outbox, service_tokens
@@ -358,7 +358,7 @@ def list_(as_json: bool) -> None:
             ("ID", "NAME", "PUBLIC", "FIRST PARTY", "DISABLED", "REGISTERED"),
             [
                 (
-                    *(c.client_id, c.name, c.is_public, c.first_party),
+                    *(c.client_id, agent_identity.described(c), c.is_public, c.first_party),
                     *(c.disabled_at is not None, c.created_at),
                 )
                 for c in rows
@@ -476,7 +476,7 @@ def enable(client_id: str, as_json: bool) -> None:
 def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
     client = find_client(client_id, exactly=True)
-    confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
+    confirm(f"Delete the application {agent_identity.described(client)} ({client.client_id})?", yes)
     with _known(client_id):
         clients.delete(audit.operator(), client_id)
     db.session.commit()
@@ -501,7 +501,7 @@ def one_client(client_id: str, *, exactly: bool = False) -> Client | None:
     return only(
         stored_clients.matching(client_id),
         client_id,
-        lambda client: f"{client.client_id} ({client.name})",
+        lambda client: f"{client.client_id} ({agent_identity.described(client)})",
         "the client ID",
         exactly=exactly,
     )
@@ -522,6 +522,7 @@ def view(client: Client) -> dict[str, Any]:
         "client_id": client.client_id,
         "client_id_issued_at": clock.timestamp(client.created_at),
         **client.client_metadata,
+        **({"registration": client.registration} if client.is_agent else {}),
         **({"logo_uri": urls.client_logo(context.settings().base_url, logo)} if logo else {}),
         **{field.name: getattr(client, field.name) for field in client_fields.COLUMNS},
         "disabled": client.disabled_at is not None,
@@ -544,7 +545,11 @@ def _show(client: Client, as_json: bool) -> None:
         print_json(fields)
     else:
         fields["client_id_issued_at"] = client.created_at
-        print_record(fields.items())
+        claims = ("client_name",) if client.is_agent else ()
+        print_record(
+            (f"{name} (not verified)" if name in claims else name, value)
+            for name, value in fields.items()
+        )
 
 
 def with_secret(client: Client, secret: str) -> dict[str, Any]:

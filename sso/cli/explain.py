@@ -10,10 +10,11 @@ from sso.cli.clients import find_client
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_record, print_table
 from sso.explain import explaining
-from sso.explain.case import Case, Explanation
+from sso.explain.case import Case, Explanation, named
 from sso.explain.explaining import explain
 from sso.models import Refusal
 from sso.process.program import COMMAND
+from sso.services import agent_identity
 from sso.store import refusals
 from sso.store.expired import KEEP_REFUSALS
 
@@ -72,7 +73,7 @@ def _list(explanations: list[tuple[Case, Explanation]], as_json: bool) -> None:
             (
                 case.refusal.request_id,
                 case.refusal.at,
-                case.client.name if case.client else case["client"],
+                agent_identity.label_of(case.client) if case.client else case["client"],
                 case.refusal.endpoint,
                 explanation.cause,
             )
@@ -84,12 +85,11 @@ def _list(explanations: list[tuple[Case, Explanation]], as_json: bool) -> None:
 
 def _show(case: Case, explanation: Explanation) -> None:
     view = _view(case, explanation)
-    client = view["client"]
     answer = " ".join(str(part) for part in (view["status"], view["error"]) if part)
     pairs = [
         ("id", view["id"]),
         ("time", f"{case.refusal.at:%Y-%m-%d %H:%M:%S} UTC"),
-        ("client", f"{client['name']} ({client['client_id']})" if client else case["client"]),
+        ("client", named(case.client) if case.client else case["client"]),
         ("endpoint", view["endpoint"]),
         ("answer", f"{answer}: {view['description']}" if view["description"] else answer),
         ("user", view["user"]),

@@ -10,7 +10,7 @@ from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Group as NamedGroup
 from sso.process.program import COMMAND
-from sso.services import group_editing
+from sso.services import agent_identity, group_editing
 from sso.store import apis, clients, groups, named_groups
 
 group = Group("group", help="Groups of users.")
@@ -62,7 +62,8 @@ def list_(as_json: bool) -> None:
                     count or "NOBODY",
                     ", ".join(email for _, email in first) + (", …" if count > len(first) else ""),
                     ", ".join(
-                        [client.name for client in required_by] + [api.name for api in of_apis]
+                        [agent_identity.label_of(client) for client in required_by]
+                        + [api.name for api in of_apis]
                     ),
                 )
                 for name, count, first, required_by, of_apis in rows

@@ -18,6 +18,7 @@ from sso.flow import resources, scopes
 from sso.flow.token_claims import Missing, Reason
 from sso.models import User
 from sso.process.program import COMMAND
+from sso.services import agent_identity
 from sso.services import preview as previews
 from sso.services.preview import Assertion, Preview, Stop, Token, Tokens
 from sso.store.clients import RegisteredClient
@@ -68,7 +69,7 @@ def preview(
     if as_json:
         print_json(_as_json(result, scope))
         return
-    print_line(f"{result.client.name} ({result.client.client_id})")
+    print_line(f"{agent_identity.described(result.client)} ({result.client.client_id})")
     print_line(f"for {user.name} ({user.email})")
     if result.stops:
         stops = [("", _of_stop(stop, result)) for stop in result.stops]
@@ -176,10 +177,11 @@ def _print_remarks(heading: str, remarks: Iterable[tuple[str, Remark]]) -> None:
 
 def _of_stop(stop: Stop, preview: Preview) -> Remark:
     client, user, quoted_email = preview.client, preview.user, shlex.quote(preview.user.email)
+    name = agent_identity.described(client)
     match stop:
         case Stop.CLIENT_DISABLED:
             fix = f"{COMMAND} client enable {client.client_id}"
-            return Remark(f"{client.name} is disabled.", fix)
+            return Remark(f"{name} is disabled.", fix)
         case Stop.USER_DISABLED:
             return Remark(f"{user.name} is disabled.", f"{COMMAND} user enable {quoted_email}")
         case Stop.CANNOT_SIGN_IN:
@@ -187,7 +189,7 @@ def _of_stop(stop: Stop, preview: Preview) -> Remark:
             return Remark(message, f"{COMMAND} user set-password {quoted_email}")
         case Stop.NOT_A_MEMBER:
             return Remark(
-                f"Only members of {' or '.join(client.groups)} may use {client.name}; "
+                f"Only members of {' or '.join(client.groups)} may use {name}; "
                 f"{user.name} is in {', '.join(user.groups) or 'no group'}.",
                 f"{COMMAND} user update {quoted_email} --add-group {shlex.quote(client.groups[0])}",
             )

@@ -20,6 +20,7 @@ from sso.oauth import authorization_request, key_sets
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.process.http_call import Answer
 from sso.process.program import COMMAND
+from sso.services import agent_identity
 from sso.store import outbox
 
 CALLBACK = "redirect URI"
@@ -30,7 +31,7 @@ _PROXY_WAITS = (502, 503, 504)
 
 def registration(client: Client) -> Findings:
     """Check that the client is enabled."""
-    message = f"{client.name} ({client.client_id})"
+    message = f"{agent_identity.described(client)} ({client.client_id})"
     if client.disabled_at is not None:
         hint = f"run: {COMMAND} client enable {client.client_id}"
         yield wrong("client", f"{message} is disabled: nobody can sign in to it", hint)

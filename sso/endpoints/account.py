@@ -26,9 +26,8 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import Api, AuditEvent, User
 from sso.models.clients import MAX_CLIENT_ID
-from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie
-from sso.services import accounts, credentials, revocation, roles
+from sso.services import accounts, agent_identity, credentials, revocation, roles
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
 from sso.store import apis, clients, devices, exchanges, factors, grants, sessions, users
@@ -374,7 +373,8 @@ def activity() -> Response:
     current = page.signed_in()
     browser_session.touch(current)
     newest = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_EVENTS_SHOWN)
-    names = clients.names({event.client_id for event in newest if event.client_id})
+    with_clients = clients.with_ids({event.client_id for event in newest if event.client_id})
+    names = {client.client_id: agent_identity.title_of(client) for client in with_clients}
     events = [(event, WORDS[Event(event.name)], _details(event, names)) for event in newest]
     response = page.render("activity.html", events=events)
     db.session.commit()

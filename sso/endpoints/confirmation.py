@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 from sso.endpoints import page
 from sso.endpoints.forms import AccountForm
 from sso.models import Client
-from sso.oauth import agent_identity
+from sso.services import agent_identity
 from sso.store import factors, grants, sessions
 from sso.store.sessions import CurrentSession
 

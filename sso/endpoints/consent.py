@@ -18,10 +18,10 @@ from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
 from sso.i18n import times
 from sso.models import User
-from sso.oauth import agent_identity, document_clients, tokens
+from sso.oauth import document_clients, tokens
 from sso.oauth.device_authorization import is_of_device
 from sso.ratelimit import refusals
-from sso.services import agents, revocation
+from sso.services import agent_identity, agents, revocation
 from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.web.pending_request import PendingRequest, sign
 

@@ -20,9 +20,8 @@ from sso.extensions import db
 from sso.flow import decision
 from sso.i18n import N_, languages, times
 from sso.mfa import passkey_names, passkeys, policy, totp
-from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie, limiting
-from sso.services import mail_links, second_factors
+from sso.services import agent_identity, mail_links, second_factors
 from sso.services.second_factors import Added, FactorRefused
 from sso.store import factors as store
 from sso.store.factors import Factors

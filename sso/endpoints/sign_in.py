@@ -18,9 +18,8 @@ from sso.flow import decision
 from sso.i18n import N_
 from sso.mfa import passkeys, policy
 from sso.models import User
-from sso.oauth import agent_identity
 from sso.ratelimit import device_cookie, limiting
-from sso.services import authentication
+from sso.services import agent_identity, authentication
 from sso.store import identities, users
 from sso.store.sessions import CurrentSession
 from sso.web import routing

@@ -19,11 +19,12 @@ from sso.extensions import db
 from sso.i18n import languages
 from sso.mfa import policy
 from sso.models import Identity, UpstreamSession
-from sso.oauth import agent_identity, authorization_server
+from sso.oauth import authorization_server
 from sso.oauth import response as oauth_response
 from sso.oauth.end_session import PARAMETERS, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
 from sso.process import program
+from sso.services import agent_identity
 from sso.services import identities as linking
 from sso.store import identities, redemption, saml
 from sso.store.clients import RegisteredClient

@@ -103,7 +103,8 @@ def moment(time: datetime) -> str:
 
 
 def named(client: Client) -> str:
-    return f"{client.name} ({client.client_id})"
+    """Name a client by what is verified: an agent by its client ID alone."""
+    return client.client_id if client.is_agent else f"{client.name} ({client.client_id})"
 
 
 def compared(name: str, received: str, label: Message, expected: str) -> Comparison:

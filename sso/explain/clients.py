@@ -44,7 +44,11 @@ def unknown(case: Case) -> Explanation | None:
             ),
         )
     every = clients.every()
-    by_name = [client for client in every if client.name.casefold() == claimed.casefold()]
+    by_name = [
+        client
+        for client in every
+        if not client.is_agent and client.name.casefold() == claimed.casefold()
+    ]
     if by_name:
         return Explanation(
             Message("No client has this client_id: it is the name of one."),

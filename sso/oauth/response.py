@@ -20,11 +20,12 @@ from sso.flow import decision
 from sso.flow.refusals import Cause
 from sso.flow.request import RESPONSE_MODES, SIGNED_RESPONSE_MODES, can_be_posted
 from sso.i18n.message import code_of
-from sso.oauth import agent_identity, tokens
+from sso.oauth import tokens
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.dpop import RefusedProof
 from sso.ratelimit import refusals
+from sso.services import agent_identity
 from sso.store.clients import RegisteredClient
 from sso.web import errors, headers, pending_request, routing
 from sso.web.parameters import FORM, ParameterFault

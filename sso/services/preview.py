@@ -24,7 +24,7 @@ from sso.flow.token_claims import Missing
 from sso.mfa import policy as mfa_policy
 from sso.mfa.policy import Proof
 from sso.models import KeyState, User
-from sso.services import checks
+from sso.services import agent_identity, checks
 from sso.store import apis as stored_apis
 from sso.store import clients, factors, grants, saml
 from sso.store import keys as stored_keys
@@ -225,7 +225,7 @@ def _assertion(client: RegisteredClient, grant: LiveGrant) -> Assertion:
 def _roles(client: RegisteredClient, user: User, grant: LiveGrant, apis: Apis) -> Iterator[Roles]:
     if client.roles:
         sources = role_claims.sources(client.roles, user.groups)
-        yield Roles(client.client_id, client.name, sources)
+        yield Roles(client.client_id, agent_identity.title_of(client), sources)
     for api in (apis[name] for name in resources.identifiers_in(grant.scope)):
         if api.roles:
             yield Roles(api.identifier, api.name, role_claims.sources(api.roles, user.groups))

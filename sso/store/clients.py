@@ -97,11 +97,15 @@ def ids() -> list[str]:
 
 def matching(text: str) -> Match[Client]:
     """Return the clients that an operator may mean: by client ID; else by name; else by the
-    beginning of one of these.
+    beginning of one of these. Agents have no name here: anybody can claim any.
     """
     if client := find(text):
         return Match([client], is_exact=True)
-    return lists.named(every(), text, lambda client: client.client_id, lambda client: client.name)
+    return lists.named(every(), text, lambda client: client.client_id, _verified_name)
+
+
+def _verified_name(client: Client) -> str:
+    return "" if client.is_agent else client.name
 
 
 def lock(client_id: str) -> Client | None:
@@ -341,10 +345,9 @@ def replace_secret(client: Client, digest: str, keep_old_until: datetime | None)
     db.session.flush()
 
 
-def names(client_ids: Iterable[str]) -> dict[str, str]:
-    """Return the names of clients by id, without clients that are deleted."""
-    clients = db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids))))
-    return {client.client_id: client.name for client in clients}
+def with_ids(client_ids: Iterable[str]) -> Sequence[Client]:
+    """Return the clients with these IDs, without those that are deleted."""
+    return db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids)))).all()
 
 
 NEWEST_FIRST = Order((Client.created_at, Client.client_id), is_descending=True)

@@ -1,16 +1,23 @@
 """An agent wants to pass for another one: by its name, its domain, or the approval of another."""
 
 import re
+import shlex
 from collections.abc import Callable
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
-from sso.models import User
-from sso.oauth.agent_identity import is_misleading
-from tests.support.actors import BASE, ORIGIN, Browser, claims_of
+from sso import audit
+from sso.extensions import db
+from sso.models import Group, User
+from sso.services import clients
+from sso.services.agent_identity import is_misleading
+from tests.conftest import Clock
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
+from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.agents import AGENT, Hosts, agent, hosts
-from tests.support.factories import make_api
+from tests.support.factories import make_api, make_client
 from tests.support.mailbox import Mailbox, text_of
 from tests.support.services import make_resource_server
 
@@ -198,3 +205,78 @@ def test_an_allowed_request_that_is_sent_again(
     ]
     again = browser.open(f"{ORIGIN}{answers[-1].headers['Location'].removeprefix(ORIGIN)}")
     assert ("decision", "allow") in again.buttons
+
+
+def _open(app: Flask, name: str) -> RelyingParty:
+    body = {"client_name": name, "redirect_uris": [WEB]}
+    client = app.test_client().post(f"{BASE}/oauth2/register", json=body).get_json()
+    return agent(app, client["client_id"], WEB)
+
+
+def _pages(staff: StaffBrowser, user: User, clients: list[str], group: str | None = None) -> str:
+    paths = [f"person?id={user.id}"]
+    if group:
+        paths += ["", "applications", "refusals", "audit", f"group?id={group}"]
+        of_client = ("application?id", "application/edit?id", "application/preview?id",
+                     "application/act?do=disable&id", "refusals?client")  # fmt: skip
+        paths += [f"{path}={client}" for client in clients for path in of_client]
+    pages = {path: staff.open(f"{ADMIN}/{path}".rstrip("/")) for path in paths}
+    assert [path for path, page in pages.items() if page.status != 200] == []
+    return "".join(page.html for page in pages.values())
+
+
+@pytest.mark.slow
+def test_an_agent_called_as_an_application_of_the_house(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, clock: Clock
+) -> None:
+    """Operators see what is verified first; a name that an agent claims stands nowhere alone."""
+    name, misleading = "Payroll", "claude.ai Pro"
+    parties = [_open(app, name), _open(app, misleading)]
+    for path, claim in (("payroll", name), ("claude", misleading)):
+        url = f"https://agent.example/{path}"
+        hosts.publish(url, client_name=claim)
+        parties.append(agent(app, url, WEB))
+    for party in parties:
+        browser.approve(party, scope="openid")
+        browser.authorize(party, scope="nothing")
+    ids = [party.client_id for party in parties]
+    with app.app_context():
+        for client_id in ids:
+            clients.change(audit.SYSTEM, client_id, {"groups": ["staff"]})
+        db.session.commit()
+        group = str(db.session.scalars(select(Group.id).where(Group.name == "staff")).one())
+    pages = _pages(sign_in_staff(app), user, ids, group)
+    pages += browser.open(f"{ORIGIN}{BASE}/account/activity").html
+    helpdesk = sign_in_staff(app, "hal@example.com", HELPDESK)
+    pages += _pages(helpdesk, user, ids)
+    visible = " ".join(re.sub(r"<[^>]+>", "", pages).split())
+    assert "agent.example agent calls itself Payroll, which is not verified" in visible
+    assert "an unverified application agent calls itself Payroll, which is not" in visible
+    marked = r"calls itself Payroll, which|Name that it gives itself, not verifiedPayroll"
+    assert "Payroll" not in re.sub(marked, "", visible)
+    assert "claude.ai" not in visible
+
+    def printed(command: str) -> str:
+        return app.test_cli_runner().invoke(args=shlex.split(command)).output
+
+    listed = printed("client list")
+    assert "agent.example, calls itself Payroll" in listed
+    assert "unverified, calls itself Payroll" in listed
+    lines = [listed, printed("explain"), printed("audit list"), printed("group list")]
+    lines += [printed(f"preview {client} dana@example.com") for client in ids]
+    lines += [printed(f"client show {client}") for client in ids]
+    text = re.sub(r"client_name \(not verified\) .*", "", "".join(lines))
+    assert "Payroll" not in text.replace("calls itself Payroll", "")
+    assert "claude.ai" not in text
+
+
+def test_the_name_of_an_application_in_a_command(app: Flask, hosts: Hosts) -> None:
+    """An agent that claims the same name, or a longer one, does not get in the way."""
+    run = app.test_cli_runner().invoke
+    _open(app, "Books")
+    refused = run(args=["client", "delete", "Books", "--yes"])
+    assert refused.exit_code == 1
+    assert "Books" in refused.output
+    books = make_client(app, name="Books")
+    for name in ("Books", "Boo"):
+        assert books.client_id in run(args=["client", "show", name]).output

@@ -19,7 +19,7 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client, User
-from sso.services import changes
+from sso.services import agent_identity, changes
 from sso.services.changes import Changed, Differences
 from sso.services.roles import NotAllowed
 from sso.store import clients, users
@@ -92,6 +92,8 @@ def render(
         areas=navigation(is_admin=staff.is_admin),
         done=done.get(request.args.get("done", "")),
         is_unsent=forms.is_shown_again(),
+        title_of=agent_identity.title_of,
+        claimed_name_of=agent_identity.claimed_name_of,
         **more,
     )
     # So that browsers send the Origin of a form (see `access`); it stays on this site.

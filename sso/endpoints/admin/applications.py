@@ -34,7 +34,7 @@ from sso.models.clients import api_entry
 from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
 from sso.presets.preset_file import Block, Note, Preset
-from sso.services import checks, clients, preset_clients
+from sso.services import agent_identity, checks, clients, preset_clients
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, grants
@@ -55,7 +55,7 @@ APPLICATION = Resource(
     query=lambda client: {"id": client.client_id},
     find=admin_page.application,
     name="client",
-    variables=lambda client: {"name": client.name},
+    variables=lambda client: {"name": agent_identity.label_of(client)},
     actions={
         "disable": Action(
             label=N_("Disable the application"),

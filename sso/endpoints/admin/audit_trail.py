@@ -20,6 +20,7 @@ from sso.endpoints.admin import access, admin_page, exports
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.process.program import COMMAND
+from sso.services import agent_identity
 from sso.store import clients, users
 from sso.store.lists import Order
 
@@ -57,7 +58,7 @@ def views(events: Iterable[AuditEvent]) -> list[EventView]:
     """Return events with names instead of ids."""
     listed = list(events)
     emails = users.emails({event.user_id for event in listed if event.user_id})
-    names = clients.names({event.client_id for event in listed if event.client_id})
+    names = agent_identity.labels({event.client_id for event in listed if event.client_id})
     return [
         EventView(
             event,

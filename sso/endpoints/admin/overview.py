@@ -30,7 +30,8 @@ from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
-from sso.store import clients, keys, outbox, totals, webhooks
+from sso.services import agent_identity
+from sso.store import keys, outbox, totals, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
@@ -325,7 +326,7 @@ def _busiest() -> list[tuple[str, str, int]]:
     since = clock.now() - timedelta(days=7)
     count = partial(rows.busiest_clients, Event.CODE_ISSUED, since, _SHOWN_APPLICATIONS)
     busiest = caching.cached("busiest", _HOUR, count)
-    names = clients.names({client_id for client_id, _ in busiest})
+    names = agent_identity.labels({client_id for client_id, _ in busiest})
     return [(each, names[each], count) for each, count in busiest if each in names]
 
 

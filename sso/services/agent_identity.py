@@ -8,6 +8,7 @@ shown.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from flask_babel import gettext
 from sso.config import urls
 from sso.models.clients import DOCUMENT
 from sso.services import client_documents
+from sso.store import clients
 
 # Invisible, private, unassigned or pictorial: a check mark could pass for one of this page.
 _UNFIT = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Sk", "So", "Zl", "Zp"})
@@ -69,6 +71,30 @@ def title_of(client: Registration) -> str:
     if client.registration is None:
         return client.name
     return _domain_of(client) or gettext("an unverified application")
+
+
+def label_of(client: Registration) -> str:
+    """Return the name of a client for operators, who have to tell all clients apart.
+
+    Of an agent it is its domain, or its client ID if nothing about it is verified.
+    """
+    if client.registration is None:
+        return client.name
+    return _domain_of(client) or client.client_id
+
+
+def labels(client_ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of clients for operators by client ID, without clients that are deleted."""
+    return {client.client_id: label_of(client) for client in clients.with_ids(client_ids)}
+
+
+def described(client: Registration) -> str:
+    """Return the name of a client for a command: of an agent what is verified, and its claim."""
+    if client.registration is None:
+        return client.name
+    name = claimed_name_of(client)
+    title = _domain_of(client) or "unverified"
+    return f"{title}, calls itself {name}" if name else title
 
 
 def _domain_of(client: Registration) -> str | None:
