@@ -389,6 +389,24 @@ def test_how_long_a_proof_counts_for_changes(
         assert policy.email_settled(visit(clock, email_changed_at=None).user)
 
 
+@pytest.mark.parametrize("smtp_url", [None, "smtp://127.0.0.1"])
+def test_one_factor_does_not_add_a_second_one(
+    app: Flask, clock: Clock, smtp_url: str | None
+) -> None:
+    """Whatever was allowed before there was a first one, and although nobody can be mailed."""
+    none: Any = ()
+    one: Any = ("a passkey",)
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, smtp_url=smtp_url)
+    allowed = {"auth_time": SECOND, "enrolment_allowed_at": SECOND}
+    with app.app_context():
+        for acr, counts in (("1", False), ("2", True)):
+            current = visit(clock, **allowed)
+            current.session.acr = acr
+            assert policy.may_finish(current, one) is policy.may_change(current, one) is counts
+            assert policy.may_finish(current, none)
+
+
 def test_how_long_a_decision_is_recent(clock: Clock) -> None:
     now = clock.time
     for late, counts in ((-SECOND, True), (0 * SECOND, True), (SECOND, False)):

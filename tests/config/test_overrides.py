@@ -183,6 +183,8 @@ def test_what_is_refused(tmp_path: Path, body: str, words: str) -> None:
         (TEXTS, "[reset.en]\nsubject = ' '", "give a text"),
         (TEXTS, '[reset.en]\nsubject = "a\\nBcc: x"', "give one line"),
         (TEXTS, "[reset.en]\nparagraphs = 'x'", "give a list of texts"),
+        (TEXTS, "[reset.en]\nparagraphs = []", "give a list of texts"),
+        (TEXTS, "[reset.en]\nparagraphs = ['x', ' ']", "give a list of texts"),
         (TEXTS, "[reset.en]\nsubject = '{code}'", "{code} is not known here"),
         (TEXTS, "[reset.en]\nsubject = '{service.__class__}'", "is not known here"),
         (TEXTS, "[reset.en]\nsubject = '{service!r}'", "is not known here"),

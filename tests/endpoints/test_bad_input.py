@@ -320,6 +320,26 @@ def test_any_bytes_at_revoke_and_introspect(client: RelyingParty, wrong: dict[st
         assert answer.headers["Cache-Control"] == "no-store"
 
 
+def test_no_parameter_of_a_backend_is_in_the_url(app: Flask, client: RelyingParty) -> None:
+    """Secrets in URLs are in logs (RFC 6749 §2.3.1). The same request without one is taken."""
+    token = {"token": "x", **client.credentials()}
+    code = {"grant_type": "authorization_code", "code": "x", "redirect_uri": client.redirect_uri}
+    for path, form, status in (
+        ("introspect", token, 200),
+        ("revoke", token, 200),
+        ("par", {**client.parameters(), **client.credentials()}, 201),
+        ("token", {**code, **client.credentials()}, 400),
+        ("device_authorization", client.credentials(), 400),
+    ):
+        right = client.post(f"/oauth2/{path}", form)
+        assert right.status_code == status
+        assert "in its URL" not in right.text
+        for query in (f"client_secret={client.client_secret}", "token=x", "x"):
+            answer = client.post(f"/oauth2/{path}?{query}", form)
+            assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_request")
+            assert "in its URL" in answer.get_json()["error_description"], path
+
+
 @pytest.mark.slow
 @RELAXED
 @given(st.dictionaries(st.sampled_from(END_SESSION_PARAMETERS), st.binary(max_size=60), max_size=4))

@@ -82,12 +82,15 @@ def message(app: Flask, url: str) -> Any:
     return etree.fromstring(zlib.decompress(data, -15))
 
 
-def response_to(request: Any, issuer: str, code: str = "Success", by: Pair | None = None) -> str:
+def response_to(
+    request: Any, issuer: str, code: str = "Success", by: Pair | None = None, to: str = ""
+) -> str:
     xml = (
         f'<samlp:LogoutResponse xmlns:samlp="{NAMESPACES["samlp"]}" '
         f'xmlns:saml="{NAMESPACES["saml"]}" ID="{new_id()}" Version="2.0" '
         f'Destination="{SLO_URL}" '
-        f'InResponseTo="{request.get("ID")}"><saml:Issuer>{issuer}</saml:Issuer><samlp:Status>'
+        f'InResponseTo="{to or request.get("ID")}"><saml:Issuer>{issuer}</saml:Issuer>'
+        "<samlp:Status>"
         f'<samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{code}"/></samlp:Status>'
         "</samlp:LogoutResponse>"
     )
@@ -152,16 +155,18 @@ def test_a_sign_out_reaches_every_service_provider(
     assert not is_signed_in(browser)
 
 
+@pytest.mark.parametrize(("code", "to"), [("Responder", ""), ("Success", "_another")])
 def test_who_stays_signed_in_is_told_as_partial(
-    app: Flask, clock: Clock, wiki: ServiceProvider, crm: ServiceProvider
+    app: Flask, clock: Clock, wiki: ServiceProvider, crm: ServiceProvider, code: str, to: str
 ) -> None:
+    """Also if the answer is to another request than ours."""
     browser = Browser(app)
     answer = wiki.sign_on(browser)
     crm.sign_on(browser)
     xml = logout_request(answer, at=timestamp(clock.now()))
     page = browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
     asked = message(app, next_of(page.html))
-    page = browser.open(response_to(asked, "https://crm.example", "Responder"))
+    page = browser.open(response_to(asked, "https://crm.example", code, to=to))
     codes = message(app, page.url).findall(".//{*}StatusCode")
     assert codes[-1].get("Value").endswith(":PartialLogout")
 

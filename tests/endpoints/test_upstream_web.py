@@ -246,6 +246,20 @@ def test_signing_out_here_signs_out_there(app: Flask, corp: Upstream, browser: B
     assert not is_signed_in(browser)
 
 
+@pytest.mark.parametrize("in_token", [True, False])
+def test_userinfo_is_asked_for_groups_that_the_identity_token_lacks(
+    app: Flask, corp: Upstream, browser: Browser, in_token: bool
+) -> None:
+    configure(app, provider(groups={"Engineering": "staff"}))
+    corp.says["groups"] = ["Engineering"]
+    corp.token = {} if in_token else {"groups": None}
+    browser.open(corp.authorize(press(browser)))
+    with app.app_context():
+        assert db.session.scalars(select(User)).one().groups == ["staff"]
+    urls = [url for url, _ in corp.asked]
+    assert any(url.endswith("/userinfo") for url in urls) is not in_token
+
+
 def test_a_person_who_is_gone_there_is_signed_out_here(
     app: Flask, corp: Upstream, browser: Browser, clock: Clock
 ) -> None:
