@@ -147,6 +147,30 @@ def test_a_broken_chain_is_told_once_a_minute(
     ]
 
 
+def test_nobody_waits_while_a_broken_chain_is_verified(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verification may take minutes; the lock of the chain ends before it begins."""
+    happen(app, 2)
+    verify(app)
+    execute(app, "UPDATE audit_chain SET head_number = 1")
+    happen(app, 1)
+    real, written = chain.verify, []
+
+    def verify_now(noted_head: tuple[int, str] | None) -> chain.Verdict:
+        with db.engine.connect() as other:
+            if other.dialect.name == "postgresql":
+                other.execute(text("SET LOCAL lock_timeout = '2s'"))
+            statement = text("UPDATE audit_chain SET head_number = head_number")
+            written.append(other.execute(statement).rowcount)
+            other.rollback()
+        return real(noted_head)
+
+    monkeypatch.setattr(chain, "verify", verify_now)
+    assert verify(app)
+    assert written == [1]
+
+
 def test_two_events_change_places(app: Flask) -> None:
     happen(app, 5)
     assert verify(app) == []

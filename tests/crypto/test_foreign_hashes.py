@@ -253,6 +253,12 @@ BOMBS = [
     f"scrypt$1073741824$abc$8$1${b64(bytes(64))}", f"scrypt$16384$abc$8$999${b64(bytes(64))}",
     f"scrypt$2$abc$99999999$1${b64(bytes(64))}", f"scrypt$16384$abc$32$16${b64(bytes(64))}",
     "$scrypt$ln=99,r=8,p=1$" + phc(SALT) + "$" + phc(bytes(64)),
+    # No library computes these: a wrong password would be an error.
+    *(f"$scrypt${n}${phc(SALT)}${phc(bytes(64))}"
+      for n in ("ln=0,r=8,p=1", "ln=4,r=0,p=1", "ln=4,r=8,p=0")),
+    *(f"$argon2id$v=19${n}${phc(SALT)}${phc(bytes(32))}"
+      for n in ("m=64,t=0,p=1", "m=64,t=1,p=0", "m=7,t=1,p=1")),
+    BCRYPT.replace("$04$", "$03$"), f"pbkdf2_sha256$0$abc${b64(bytes(32))}",
 ]  # fmt: skip
 
 

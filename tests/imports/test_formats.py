@@ -120,8 +120,10 @@ def test_auth0(tmp_path: Path) -> None:
     md5 = {"email": "f@example.com", "custom_password_hash": {
         "algorithm": "md5", "hash": {"value": "d41d8cd98f00b204e9800998ecf8427e"}
     }}  # fmt: skip
-    good, bad = people(tmp_path, "auth0", [custom, md5])
+    plain = {"email": "g@example.com", "password_hash": BCRYPT}  # as in its bulk imports
+    good, bad, same = people(tmp_path, "auth0", [custom, md5, plain])
     assert is_right(good)
+    assert is_right(same)
     assert bad.password_problem is not None
     assert "md5 is not supported" in bad.password_problem
 

@@ -57,6 +57,19 @@ def test_what_is_said_comes_back(app: Flask, scim: Provisioner) -> None:
     assert event["api_token"]
 
 
+def test_only_languages_and_time_zones_may_be_anything(app: Flask, scim: Provisioner) -> None:
+    """They are kept for the directory alone; other values are refused, not dropped silently."""
+    made = scim.user(locale="x" * 60, timezone="W. Europe Standard Time", nickName="E")
+    assert (made["locale"], made["timezone"]) == ("x" * 60, "W. Europe Standard Time")
+    assert row(app, made["id"]).claims == {"nickname": "E"}
+    wrong = {"profileUrl": "javascript:alert(1)"}
+    body = {"schemas": [USER], "userName": "frida@example.com", "displayName": "F", **wrong}
+    assert scim("POST", "/Users", body).status_code == 400
+    operation = {"op": "replace", "value": wrong}
+    assert scim.patch(f"/Users/{made['id']}", operation).status_code == 400
+    assert row(app, made["id"]).claims == {"nickname": "E"}
+
+
 def test_no_mail_is_sent_unless_the_token_says_so(app: Flask, scim: Provisioner) -> None:
     scim.user()
     inviting = Provisioner(app, make_token(app, "scim:write", "scim:invite", name="Inviting"))
