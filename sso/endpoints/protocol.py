@@ -28,6 +28,7 @@ from sso.oauth import (
     authorization_server,
     client_authentication,
     device_authorization,
+    document_clients,
     metadata,
 )
 from sso.oauth.authlib_request import (
@@ -212,6 +213,7 @@ def pushed_request() -> Response:
         )
     except OAuth2Error as error:
         return refuse(None, error)
+    document_clients.examine(client_authentication.claimed_client_id(request), is_pushed=True)
     context.key_ring().refresh()
     client_authentication.examine_assertion(request, "pushed_authorization_request")
     signed = authorization_request.examine_request_object(request.payload.data)

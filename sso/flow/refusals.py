@@ -372,3 +372,9 @@ def describe(cause: Cause, **variables: str) -> Message:
 def because(reason: Reason, **variables: str) -> Message:
     """Return what the log and the audit trail say about a reason."""
     return Message(REASONS[reason], code=reason, **variables)
+
+
+def plain(text: str) -> str:
+    """Return a text with the characters that an error description may have (RFC 6749 §5.2)."""
+    text = text.replace("§", "section ").replace('"', "'").replace("…", "...")
+    return "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in text)

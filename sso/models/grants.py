@@ -185,9 +185,8 @@ class PushedRequest(Base):
     __tablename__ = "pushed_requests"
 
     digest: Mapped[str] = mapped_column(String(80), primary_key=True)
-    client_id: Mapped[str] = mapped_column(
-        ForeignKey(Client.client_id, ondelete="CASCADE"), index=True
-    )
+    # An agent with a metadata document has no row before a person allows it.
+    client_id: Mapped[str] = mapped_column(String(MAX_CLIENT_ID))
     # JSON as text: `state` may have characters that a JSON column refuses.
     parameters: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

@@ -17,7 +17,7 @@ from sso import clock, context
 from sso.crypto import secrets
 from sso.flow import decision
 from sso.flow import request as flow_request
-from sso.flow.refusals import Cause, Reason, because, describe
+from sso.flow.refusals import Cause, because, describe
 from sso.flow.request import AuthorizationRequest
 from sso.oauth import document_clients, response, tokens
 from sso.oauth.authlib_request import ProtocolRequest
@@ -57,9 +57,9 @@ class AuthorizationEndpoint:
             raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="client_id"))
         if client is None:
             if error := document_clients.error_of(payload.client_id):
-                request.details["reason"] = because(Reason.CLIENT_DOCUMENT, fault=str(error))
-                request.facts["document"] = str(error)
-                raise InvalidClientError(describe(Cause.CLIENT_DOCUMENT, reason=_plain(error)))
+                description, fault = document_clients.described(error, request.facts)
+                request.details["reason"] = fault
+                raise InvalidClientError(description)
             if reason := clients.why_not_enabled(request.connection, payload.client_id):
                 request.details["reason"] = because(reason)
             raise InvalidClientError("No client with this client_id is registered and enabled.")
@@ -188,12 +188,6 @@ class AuthorizationEndpoint:
         )
         if not is_stored:
             raise Overtaken
-
-
-def _plain(text: str) -> str:
-    """Return a text with the characters that an error description may have (RFC 6749 §5.2)."""
-    text = text.replace("§", "section ").replace('"', "'").replace("…", "...")
-    return "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in text)
 
 
 # What a program sets, and never a person or chance: no secrets.

@@ -12,6 +12,7 @@ read from a URL.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
@@ -199,7 +200,7 @@ def push(
     """
     connection, data = request.connection, request.payload.data
     client = client_authentication.authenticate(
-        request, lambda client_id: clients.find_enabled(connection, client_id), "par"
+        request, partial(client_authentication.find_with_document, connection), "par"
     )
     if "request_uri" in data:
         request.facts["parameter"] = "request_uri"
@@ -218,8 +219,10 @@ def push(
         fault = f"The request is longer than {MAX_LENGTH} characters."
         raise InvalidRequestError(fault, status_code=413)
     # Each is a row until it is purged. The server of a confidential client sends those of all its
-    # users. Anyone can name a public one, whose users must not wait because of a stranger.
-    rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
+    # users. Anyone can name a public one, whose users must not wait because of a stranger; and
+    # anyone can be an agent.
+    is_anyone = client.is_public or client.is_agent
+    rule = limiting.PUSHED_BY_ANYONE if is_anyone else limiting.PUSHED_REQUEST
     limiting.spend(rule, client.client_id)
     dpop.use(connection, request.proof)
     return {

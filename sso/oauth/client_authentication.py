@@ -12,6 +12,7 @@ assertion's life nor compares it with `client_id`.
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
@@ -29,7 +30,7 @@ from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
-from sso.oauth import key_sets, workload_identity
+from sso.oauth import document_clients, key_sets, workload_identity
 from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.workload_identity import SingleUse
@@ -90,6 +91,9 @@ def authenticate(
         _check_public(credentials, methods)
         request.client, request.auth_method = client, NO_AUTH_METHOD
         return client
+    if client is None and (error := document_clients.error_of(credentials.client_id)):
+        description, request.details["reason"] = document_clients.described(error, request.facts)
+        raise ClientAuthenticationFailed(description, request.used_basic)
     if credentials.method == NO_AUTH_METHOD:
         # To a stranger, an unknown client and one with a secret are the same.
         raise ClientAuthenticationFailed(describe(Cause.MISSING_CLIENT_AUTHENTICATION), basic=False)
@@ -119,6 +123,19 @@ def authenticate(
         )
     request.auth_method = credentials.method
     return client
+
+
+def find_with_document(connection: Connection, client_id: str) -> RegisteredClient | None:
+    """Return the enabled client, as its document describes it if the request had it examined."""
+    stored = clients.find_enabled(connection, client_id)
+    return document_clients.current(connection, client_id, stored)
+
+
+def claimed_client_id(request: ProtocolRequest) -> str:
+    """Return the client ID that a request names; empty if it cannot be read."""
+    with suppress(OAuth2Error):
+        return read_credentials(request).client_id
+    return request.form.get("client_id", "")
 
 
 def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
@@ -339,10 +356,13 @@ def _is_client_id(text: Any) -> TypeGuard[str]:
 
 def _find(client_id: str, examined: Examined) -> RegisteredClient:
     with database.connection() as connection:
-        client = clients.find_enabled(connection, client_id)
+        client = find_with_document(connection, client_id)
         reason = None if client else clients.why_not_enabled(connection, client_id)
     if client is not None and client.check_endpoint_auth_method(PRIVATE_KEY_JWT, ""):
         return client
+    if client is None and (error := document_clients.error_of(client_id)):
+        description, examined.reason = document_clients.described(error, examined.facts)
+        raise ClientAuthenticationFailed(description, basic=False)
     examined.reason = because(reason or Reason.WRONG_METHOD, method=PRIVATE_KEY_JWT)
     raise ClientAuthenticationFailed(_UNPROVEN, basic=False)
 

@@ -7,8 +7,8 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from http.client import HTTPException
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from flask import Flask, current_app, g
 from sqlalchemy import Connection
 
 from sso import clock, database
+from sso.flow import refusals
+from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
 from sso.models.clients import DOCUMENT
 from sso.process import http_call
@@ -53,6 +55,7 @@ class Examined:
     error: Message | None = None
     # Its host cannot be reached: what was stored may serve.
     is_away: bool = False
+    at: datetime = field(default_factory=clock.now)
 
 
 class InvalidDocument(RemoteUnavailable):
@@ -128,23 +131,24 @@ def _documents() -> RemoteCache[Document]:
     return cast("RemoteCache[Document]", current_app.extensions[_EXTENSION])
 
 
-def examine(client_id: str) -> None:
+def examine(client_id: str, *, is_pushed: bool = False) -> None:
     """Read the document of a request's client, if it is identified by one.
 
-    No transaction may be open. Raises `TooManyAttempts`.
+    `is_pushed`: the request will be stored, so it counts for a client that no person has allowed
+    yet even if the document need not be read. No transaction may be open. Raises `TooManyAttempts`.
     """
     if client_documents.is_url(client_id) and "sso_document" not in g:
-        g.sso_document = _examined(client_id)
+        g.sso_document = _examined(client_id, is_pushed)
 
 
-def _examined(client_id: str) -> Examined:
+def _examined(client_id: str, is_pushed: bool) -> Examined:
     if error := client_documents.url_error(client_id):
         return Examined(client_id, error=error)
     with database.reading() as connection:
         if error := agents.policy_error(connection, client_documents.authority_of(client_id)):
             return Examined(client_id, error=error)
         is_stored = clients.registered(connection, client_id) is not None
-    if not (is_stored or _documents().has_fresh(client_id)):
+    if not is_stored and (is_pushed or not _documents().has_fresh(client_id)):
         limiting.spend(limiting.CLIENT_DOCUMENT, client_documents.domain_of(client_id))
     try:
         return Examined(client_id, _documents().get(client_id))
@@ -158,6 +162,16 @@ def error_of(client_id: str) -> Message | None:
     """Return why the document of this request's client cannot be used, or `None`."""
     examined: Examined | None = g.get("sso_document")
     return examined.error if examined and examined.client_id == client_id else None
+
+
+def described(error: Message, facts: dict[str, object]) -> tuple[str, Message]:
+    """Return the description and the reason of a refusal because of the client's document.
+
+    `facts`: of the refusal, for `flask explain`; the error is added.
+    """
+    facts["document"] = str(error)
+    description = describe(Cause.CLIENT_DOCUMENT, reason=refusals.plain(str(error)))
+    return description, because(Reason.CLIENT_DOCUMENT, fault=str(error))
 
 
 def document_of(client_id: str) -> Document | None:
@@ -195,7 +209,7 @@ def current(
         first_party=False,
         require_pkce=True,
         require_mfa=False,
-        updated_at=clock.now(),
+        updated_at=examined.at,
         registration=DOCUMENT,
         document_read_at=None,
     )

@@ -8,16 +8,16 @@ from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from sso import audit
 from sso.extensions import db
-from sso.models import Client, User
+from sso.models import Client, PushedRequest, User
 from sso.process.http_call import ForbiddenPeer
 from sso.ratelimit import limiting
 from sso.services import agents, client_documents
 from tests.conftest import Clock
-from tests.support.actors import BASE, Browser
+from tests.support.actors import BASE, Browser, RelyingParty
 from tests.support.agents import AGENT, DOCUMENT, Hosts, agent, answer, hosts
 
 __all__ = ["hosts"]
@@ -160,6 +160,45 @@ def test_a_thousand_urls(app: Flask, browser: Browser, hosts: Hosts) -> None:
     assert len(hosts.asked) == 60
     assert browser.page.status == 429
     # Those that a person has allowed are read all the same.
+
+
+def test_a_thousand_urls_that_are_pushed(app: Flask, hosts: Hosts) -> None:
+    """A pushed request is stored: few of clients that no person has allowed, short as they live."""
+    answers = []
+    for number in range(62):
+        url = f"https://h{number}.example/client.json"
+        hosts.publish(url, redirect_uris=["http://127.0.0.1/callback"])
+        answers.append(agent(app, url).push())
+    assert [answer.status_code for answer in answers] == [*[201] * 60, 429, 429]
+    assert int(answers[-1].headers["Retry-After"]) > 0
+    assert len(hosts.asked) == 60
+    with app.app_context():
+        assert db.session.scalars(select(Client)).all() == []
+        assert db.session.scalar(select(func.count()).select_from(PushedRequest)) == 60
+
+
+def test_one_url_that_is_pushed_a_thousand_times(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its document is read once, yet each request counts, for the network and for the domain."""
+    few = replace(limiting.CLIENT_DOCUMENT, account=6, ip_address=4)
+    monkeypatch.setattr(limiting, "CLIENT_DOCUMENT", few)
+
+    def push(network: str, party: RelyingParty) -> int:
+        form = party.parameters() | party.credentials()
+        environ = {"REMOTE_ADDR": network}
+        return party.post("/oauth2/par", form, environ_overrides=environ).status_code
+
+    party = agent(app)
+    ports = [agent(app, f"https://agent.example:{number}/c") for number in (81, 82)]
+    for each in ports:
+        hosts.publish(each.client_id)
+    assert [push("192.0.2.1", party) for _ in range(5)] == [201, 201, 201, 201, 429]
+    # The domain has two left, at whichever port.
+    assert [push("198.51.100.1", each) for each in (*ports, party)] == [201, 201, 429]
+    assert hosts.asked.count(AGENT) == 1
+    browser.approve(party)
+    assert push("198.51.100.1", party) == 201  # allowed by a person: not by strangers' leave
 
 
 def test_one_domain_from_many_networks(

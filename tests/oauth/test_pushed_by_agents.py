@@ -1,0 +1,167 @@
+"""Agents push their requests (RFC 9126), also before any person has allowed them."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select
+
+from sso import audit
+from sso.extensions import db
+from sso.jobs.upkeep import purge
+from sso.models import Client, PushedRequest, User
+from sso.services import agents, clients
+from tests.conftest import Clock
+from tests.explain.test_causes import command_in
+from tests.support.actors import Browser, Page, RelyingParty, pkce
+from tests.support.agents import AGENT, CALLBACK, DOCUMENT, Hosts, agent, answer, hosts
+from tests.support.explaining import Explain
+from tests.support.signing import EC, ED, KeyedParty, public
+
+__all__ = ["hosts"]
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_CLIENT_DOCUMENTS="any")
+
+
+def stored(app: Flask) -> tuple[int, int]:
+    """How many clients and pushed requests there are."""
+    with app.app_context():
+        return (
+            db.session.scalar(select(func.count()).select_from(Client)) or 0,
+            db.session.scalar(select(func.count()).select_from(PushedRequest)) or 0,
+        )
+
+
+def send(browser: Browser, party: RelyingParty) -> Page:
+    pushed = party.push()
+    assert pushed.status_code == 201, pushed.text
+    uri = pushed.get_json()["request_uri"]
+    return browser.open_authorize({"client_id": party.client_id, "request_uri": uri})
+
+
+def keyed(app: Flask, hosts: Hosts) -> KeyedParty:
+    hosts.publish(
+        token_endpoint_auth_method="private_key_jwt", jwks={"keys": [public(EC)]}
+    )  # fmt: skip
+    return KeyedParty(app, AGENT, "", CALLBACK, pkce()[0])
+
+
+def test_the_whole_way(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, clock: Clock
+) -> None:
+    party = agent(app)
+    send(browser, party)
+    assert stored(app) == (0, 1)  # nobody has been asked yet
+    page = browser.sign_in()
+    assert "<strong><bdi>agent.example</bdi></strong> requests access" in page.html
+    assert stored(app) == (0, 1)
+    tokens = party.exchange(browser.allow().code).get_json()
+    assert party.userinfo(tokens["access_token"]).status_code == 200
+    assert stored(app) == (1, 1)
+    assert ("decision", "allow") in send(browser, party).buttons  # asked again, and stored by now
+    clock.move(days=1)
+    with app.app_context():
+        assert purge()["pushed_requests"] == 2
+
+
+def test_with_a_key(app: Flask, browser: Browser, user: User, hosts: Hosts) -> None:
+    party = keyed(app, hosts)
+    send(browser, party)
+    browser.sign_in()
+    code = browser.allow().code
+    assert party.exchange(code).status_code == 200
+    assert ("decision", "allow") in send(browser, party).buttons
+
+
+def test_with_a_wrong_key_or_none(app: Flask, hosts: Hosts) -> None:
+    party = keyed(app, hosts)
+    used = party.credentials()
+    for _ in range(2):
+        again = party.post("/oauth2/par", party.parameters() | used)
+    assert again.status_code == 401  # an assertion works once
+    party.key, party.alg = ED, "EdDSA"
+    for refused in (party.push(), agent(app).push()):
+        assert (refused.status_code, refused.get_json()["error"]) == (401, "invalid_client")
+    assert stored(app) == (0, 1)
+
+
+def test_what_its_document_does_not_register(app: Flask, hosts: Hosts) -> None:
+    for fields, error in (
+        ({"redirect_uri": "https://agent.example/other"}, "invalid_request"),
+        ({"client_secret": "secret"}, "invalid_client"),
+        ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
+        ({"request_uri": "https://agent.example/request"}, "invalid_request"),
+        ({"request": "x.y.z"}, None),
+    ):
+        refused = agent(app).push(**fields)
+        assert refused.status_code in (400, 401), fields
+        assert error in (None, refused.get_json()["error"])
+    assert stored(app) == (0, 0)
+
+
+def test_a_document_that_cannot_be_used(
+    app: Flask, hosts: Hosts, user: User, explain: Explain
+) -> None:
+    hosts.replies[AGENT] = answer({**DOCUMENT, "client_id": f"{AGENT}/other"})
+    for party in (agent(app), KeyedParty(app, AGENT, "", CALLBACK, pkce()[0])):
+        form = {"client_id": AGENT}
+        refused = party.push(**form)
+        body = refused.get_json()
+        assert (refused.status_code, body["error"]) == (401, "invalid_client")
+        assert "its client_id is not the URL that it is at" in body["error_description"]
+        assert "its client_id is not the URL that it is at" in explain(refused)
+    assert stored(app) == (0, 0)
+
+
+def test_a_domain_that_is_blocked(
+    app: Flask, browser: Browser, user: User, hosts: Hosts, explain: Explain
+) -> None:
+    """Before and after the request was pushed, and when the person answers."""
+    party = agent(app)
+    uri = party.push().get_json()["request_uri"]
+    send(browser, party)
+    browser.sign_in()
+    with app.app_context():
+        agents.block(audit.SYSTEM, "agent.example")
+        db.session.commit()
+    assert browser.allow().status == 400
+    assert browser.open_authorize({"client_id": AGENT, "request_uri": uri}).status == 400
+    read = len(hosts.asked)
+    refused = party.push()
+    assert "is blocked" in refused.get_json()["error_description"]
+    assert command_in(explain(refused)) == "flask mcp remove agent.example"
+    assert len(hosts.asked) == read
+    assert stored(app)[0] == 0
+
+
+def test_a_client_that_is_disabled_or_deleted(
+    app: Flask, browser: Browser, user: User, hosts: Hosts
+) -> None:
+    party = agent(app)
+    browser.approve(party)
+    uri = party.push().get_json()["request_uri"]
+    with app.app_context():
+        clients.disable(audit.SYSTEM, AGENT)
+        db.session.commit()
+    assert party.push().get_json()["error"] == "invalid_client"
+    assert browser.open_authorize({"client_id": AGENT, "request_uri": uri}).status == 400
+    with app.app_context():
+        clients.delete(audit.SYSTEM, AGENT)
+        db.session.commit()
+    page = browser.open_authorize({"client_id": AGENT, "request_uri": uri})
+    assert ("decision", "allow") in page.buttons  # a new agent: people are asked
+
+
+@pytest.mark.parametrize(("name", "words"), [("off", "switched off"), ("listed", "not among")])
+def test_what_the_operator_has_not_switched_on(
+    make_app: Callable[..., Flask], hosts: Hosts, name: str, words: str
+) -> None:
+    app = make_app(SSO_CLIENT_DOCUMENTS=name)
+    refused = agent(app).push()
+    assert (refused.status_code, refused.get_json()["error"]) == (401, "invalid_client")
+    assert words in refused.get_json()["error_description"]
+    assert hosts.asked == []
+    assert stored(app) == (0, 0)
