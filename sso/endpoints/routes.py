@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sso.endpoints.admin import apis as admin_apis
     from sso.endpoints.admin import (
         applications,
+        applications_list,
         audit_trail,
         groups,
         mail_queue,
@@ -66,6 +67,7 @@ else:
     saml = program.late_functions("sso.endpoints.saml")  # 12 MB
     # 3 MB, and 5 for what the checks of the overview use.
     applications = program.late_functions("sso.endpoints.admin.applications")
+    applications_list = program.late_functions("sso.endpoints.admin.applications_list")
     forward_auth = program.late_functions("sso.endpoints.forward_auth")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
     groups = program.late_functions("sso.endpoints.admin.groups")
@@ -205,7 +207,10 @@ ROUTES = (
     Route("{base}/admin/person/new", "person_new", people.new, blueprint=ADMIN),
     Route("{base}/admin/people/export", "people_export", people_list.export, GET, ADMIN),
     Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
-    Route("{base}/admin/applications", "applications", applications.applications, GET, ADMIN),
+    Route("{base}/admin/applications", "applications", applications_list.applications,
+          blueprint=ADMIN),
+    Route("{base}/admin/applications/export", "applications_export", applications_list.export,
+          GET, ADMIN),
     Route("{base}/admin/application", "application", applications.application, GET, ADMIN),
     Route("{base}/admin/application/act", "application_act", applications.act, blueprint=ADMIN),
     Route("{base}/admin/application/secret", "application_rotate", applications.rotate,
@@ -223,6 +228,7 @@ ROUTES = (
     Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview,
           GET, ADMIN),
     Route("{base}/admin/apis", "apis", admin_apis.registered, GET, ADMIN),
+    Route("{base}/admin/apis/export", "apis_export", admin_apis.export, GET, ADMIN),
     Route("{base}/admin/api", "api", admin_apis.api, GET, ADMIN),
     Route("{base}/admin/api/new", "api_new", admin_apis.new, blueprint=ADMIN),
     Route("{base}/admin/api/edit", "api_edit", admin_apis.edit, blueprint=ADMIN),
@@ -241,6 +247,7 @@ ROUTES = (
     Route("{base}/admin/person/unlink", "person_unlink", people.unlink, blueprint=ADMIN),
     Route("{base}/admin/person/edit", "edit_person", people.edit, blueprint=ADMIN),
     Route("{base}/admin/groups", "groups", groups.groups, blueprint=ADMIN),
+    Route("{base}/admin/groups/export", "groups_export", groups.export, GET, ADMIN),
     Route("{base}/admin/group", "group", groups.group, blueprint=ADMIN),
     Route("{base}/admin/group/rename", "group_rename", groups.rename, blueprint=ADMIN),
     Route("{base}/admin/group/remove", "group_remove", groups.remove_member,

@@ -23,7 +23,7 @@ from sso.models import Api, Client, FormerApi
 from sso.models.apis import ID_PREFIX
 from sso.store import clients, lists, prepared
 from sso.store.clients import RegisteredClient
-from sso.store.lists import Match, Order, Slice
+from sso.store.lists import Match
 
 _TABLE, _CLIENTS = prepared.table(Api), prepared.table(Client)
 
@@ -195,7 +195,10 @@ def with_identifiers(identifiers: Collection[str]) -> dict[str, Api]:
 
 
 def having(text: str) -> list[Api]:
-    """Return the APIs whose name, identifier or scopes contain this text, by name."""
+    """Return the APIs whose name, identifier or scopes contain this text, by name.
+
+    It reads all APIs: few servers have more than some dozens.
+    """
     sought = text.casefold()
     apis = [
         api
@@ -203,14 +206,6 @@ def having(text: str) -> list[Api]:
         if any(sought in part.casefold() for part in (api.name, api.identifier, *api.scopes))
     ]
     return sorted(apis, key=lambda api: (api.name.casefold(), api.identifier))
-
-
-NEWEST_FIRST = Order((Api.created_at, Api.api_id), is_descending=True)
-
-
-def page_of(cursor: str | None) -> Slice[Api]:
-    """Return one page of all APIs. Raises `BadCursor`."""
-    return NEWEST_FIRST.page(select(Api), cursor)
 
 
 def add(api: Api) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from authlib.oauth2.rfc6749 import ClientMixin
 from sqlalchemy import (
     Connection,
+    Select,
     bindparam,
     delete,
     insert,
@@ -34,7 +35,7 @@ from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin
 from sso.models.clients import HAS_HOME_URL, ClientRegistration
 from sso.store import lists, prepared
-from sso.store.lists import Match, Order, Slice, rows_with
+from sso.store.lists import Match, Order, rows_with
 
 
 def find_logo(connection: Connection, digest: str) -> Image | None:
@@ -353,13 +354,21 @@ def with_ids(client_ids: Iterable[str]) -> Sequence[Client]:
 NEWEST_FIRST = Order((Client.created_at, Client.client_id), is_descending=True)
 
 
-def page_of(cursor: str | None) -> Slice[Client]:
-    """Return one page of all clients. Raises `BadCursor`."""
-    return NEWEST_FIRST.page(select(Client), cursor)
+def selected(*, is_disabled: bool | None = None, is_agent: bool | None = None) -> Select[Client]:
+    """Select the clients with these properties, to be ordered by `NEWEST_FIRST`; `None`: any."""
+    statement = select(Client)
+    if is_disabled is not None:
+        is_null = Client.disabled_at.is_(None)
+        statement = statement.where(~is_null if is_disabled else is_null)
+    if is_agent is not None:
+        is_null = Client.registration.is_(None)
+        statement = statement.where(~is_null if is_agent else is_null)
+    return statement
 
 
 def having(text: str) -> list[Client]:
     """Return the clients with this text in their names, IDs or URLs, by name. Case does not matter.
+    Without a text, all of them.
 
     It reads all clients: few servers have more than some hundreds.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from flask import abort, redirect, request, url_for
@@ -27,6 +27,7 @@ from sso.store.lists import PAGE, BadCursor, Order, Slice
 from sso.web import forms, headers
 from sso.web.forms import PageForm
 
+T = TypeVar("T")
 LONGEST = 200  # characters of a search text
 MOST_COUNTED = 10_000  # rows of a list
 EXACT = 1000  # up to here, totals are always counted again
@@ -212,6 +213,24 @@ def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str,
         if place
     }
     return urls | {"number": number} if urls else {}
+
+
+def numbered(rows: Sequence[T]) -> tuple[Sequence[T], dict[str, Any], "Total"]:
+    """Return the page of rows that the URL names by its number, the URLs of its neighbours as
+    `neighbours` does, and the total: for lists that are read whole.
+    """
+    total = Total(len(rows))
+    number = max(1, min(_page_number(), total.pages))
+    endpoint = (request.endpoint or "").removeprefix("admin.")
+    left_out = (_PLACE, "page", "done")
+    kept = {key: request.args.getlist(key) for key in request.args if key not in left_out}
+    urls: dict[str, Any] = {
+        where: url(endpoint, **kept, **{_PLACE: str(number + step)})
+        for where, step in (("previous", -1), ("next", 1))
+        if 1 <= number + step <= total.pages
+    }
+    first = (number - 1) * PAGE
+    return rows[first : first + PAGE], urls | {"number": number} if urls else {}, total
 
 
 def _page_number() -> int:

@@ -1,7 +1,7 @@
 """Views that list, show, register, change, disable and delete APIs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flask import abort, request
@@ -12,7 +12,7 @@ from sso.audit import Actor, rows
 from sso.audit.events import Event
 from sso.config.api_fields import FIELDS
 from sso.config.fields import Kind
-from sso.endpoints.admin import access, admin_page, audit_trail
+from sso.endpoints.admin import access, admin_page, audit_trail, exports
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ApiForm, ConfirmForm, api_fields_of, api_seen_of
@@ -24,7 +24,6 @@ from sso.services import apis
 from sso.services.changes import Differences
 from sso.store import apis as stored_apis
 
-_MOST_FOUND = 100
 _SEARCHED_EVENTS, _SHOWN_EVENTS = 200, 10
 _CHANGES = [
     Event.API_CREATED, Event.API_CHANGED, Event.API_SECRET_ROTATED, Event.API_DISABLED,
@@ -94,20 +93,37 @@ API = Resource(
 
 
 def registered() -> Response:
-    """Lists all APIs, newest first; or those whose name, identifier or scopes contain a text."""
+    """List the APIs by name: all, or those whose name, identifier or scopes contain a text."""
     text = admin_page.searched()
-    if text:
-        matching, neighbours = stored_apis.having(text), {}
-    else:
-        part = stored_apis.page_of(admin_page.cursor(stored_apis.NEWEST_FIRST))
-        matching, neighbours = list(part.rows), admin_page.neighbours(part)
+    rows, pages, total = admin_page.numbered(stored_apis.having(text))
     return API.render(
         "admin/apis.html",
-        apis=matching[:_MOST_FOUND],
-        is_cut=len(matching) > _MOST_FOUND,
+        apis=rows,
+        pages=pages,
+        total=total,
         text=text,
-        pages=neighbours,
+        export_url=admin_page.url("apis_export", format="csv", **({"q": text} if text else {})),
     )
+
+
+_EXPORTED = ("id", "identifier", "name", "state", "scopes", "groups", "created")
+
+
+def export() -> Response:
+    """Export the APIs that the search selects, as CSV."""
+    if request.args.get("format") != "csv":
+        abort(404)
+    text = admin_page.searched()
+    rows = exports.whole(lambda: stored_apis.having(text))
+    body = exports.table(_EXPORTED, map(_line, rows))
+    return exports.send("APIs as csv", "apis.csv", "text/csv", body)
+
+
+def _line(api: Api) -> Sequence[object]:
+    state = "disabled" if api.disabled else "enabled"
+    scopes, groups = "\n".join(api.scopes), "\n".join(api.groups)
+    created = f"{api.created_at:%Y-%m-%dT%H:%M:%SZ}"
+    return api.api_id, api.identifier, api.name, state, scopes, groups, created
 
 
 def api() -> Response:

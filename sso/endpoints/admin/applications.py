@@ -40,7 +40,6 @@ from sso.services.checks import Invalid
 from sso.store import apis, grants
 from sso.store import clients as stored_clients
 
-_MOST_FOUND = 100
 _SHOWN_REFUSALS = 5
 _MOST_LISTED = 50  # APIs, beside the field that takes them
 
@@ -83,25 +82,12 @@ APPLICATION = Resource(
             is_removal=True,
         ),
     },
-    results={"edited": N_("The application was changed."), "logo": N_("The logo was changed.")},
+    results={
+        "edited": N_("The application was changed."),
+        "logo": N_("The logo was changed."),
+        "several": N_("The changes were saved for the applications that you chose."),
+    },
 )
-
-
-def applications() -> Response:
-    """List all clients, newest first, or search names, IDs and URLs."""
-    text = admin_page.searched()
-    if text:
-        rows, neighbours = stored_clients.having(text), {}
-    else:
-        part = stored_clients.page_of(admin_page.cursor(stored_clients.NEWEST_FIRST))
-        rows, neighbours = list(part.rows), admin_page.neighbours(part)
-    return APPLICATION.render(
-        "admin/applications.html",
-        clients=rows[:_MOST_FOUND],
-        is_cut=len(rows) > _MOST_FOUND,
-        text=text,
-        pages=neighbours,
-    )
 
 
 def application() -> Response:

@@ -2,8 +2,8 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from flask import Response, stream_with_context
 from sqlalchemy import Select
@@ -14,6 +14,7 @@ from sso.endpoints.admin import access
 from sso.extensions import db
 from sso.store.lists import Order
 
+T = TypeVar("T")
 _BATCH = 1000
 # Spreadsheets run a cell that begins so as a formula; some trim it first, and some take the wide
 # characters of Japanese keyboards for these.
@@ -40,6 +41,14 @@ def rows(order: Order, statement: Select[Any]) -> Iterator[Any]:
         yield from batch.rows
         if (cursor := batch.next) is None:
             return
+
+
+def whole(read: Callable[[], Sequence[T]]) -> Iterator[T]:
+    """Yield all rows of a list that is read whole, without an open transaction meanwhile."""
+    matching = read()
+    db.session.expunge_all()
+    db.session.rollback()
+    yield from matching
 
 
 def table(titles: Sequence[str], lines: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -1,0 +1,204 @@
+"""The list of applications: filter, sort, export, and disable or enable several at once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import abort, request
+from werkzeug.wrappers import Response
+
+from sso.config.client_fields import AUTHORIZATION_CODE, DEVICE_CODE
+from sso.endpoints.admin import access, admin_page, exports
+from sso.endpoints.admin.admin_page import Refusal, Total
+from sso.endpoints.admin.applications import APPLICATION
+from sso.endpoints.admin.forms import SelectionForm
+from sso.i18n import N_
+from sso.i18n.message import Message
+from sso.models import Client
+from sso.services import agent_identity
+from sso.services.checks import Invalid
+from sso.store import clients
+from sso.store.lists import PAGE
+
+_AGENT = "agent"
+KINDS = {
+    "web": N_("Web application"),
+    "public": N_("Without a secret (browser, desktop, mobile)"),
+    "device": N_("Device or command line"),
+    "service": N_("Service without a person"),
+    "proxy": N_("Behind a proxy"),
+    "saml": N_("SAML"),
+    _AGENT: N_("Agent"),
+}
+_ENABLED, _DISABLED = "enabled", "disabled"
+STATES = {_ENABLED: N_("enabled"), _DISABLED: N_("disabled")}
+_NAME = "name"
+SORTS = {"": N_("Newest first"), _NAME: N_("Name")}
+TASKS = ("disable", "enable")
+_EXPORTED = ("client_id", "name", "kind", "state", "groups", "redirect_uris", "created")
+_NONE = Message("Choose at least one application.")
+
+
+def kind_of(client: Client) -> str:
+    """Return the key of the kind that the list shows for a client."""
+    grant_types = client.client_metadata.get("grant_types", ())
+    if client.is_agent:
+        return _AGENT
+    if client.is_saml:
+        return "saml"
+    if client.proxy_urls:
+        return "proxy"
+    if AUTHORIZATION_CODE not in grant_types:
+        return "device" if DEVICE_CODE in grant_types else "service"
+    return "public" if client.is_public else "web"
+
+
+def _by_label(client: Client) -> tuple[str, str]:
+    return agent_identity.label_of(client).casefold(), client.client_id
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the URL asks for."""
+
+    text: str
+    kind: str
+    state: str
+    group: str
+    sort: str
+
+    @classmethod
+    def of_request(cls) -> "Filters":
+        kind, state, sort = (request.args.get(name, "") for name in ("kind", "state", "sort"))
+        return cls(
+            admin_page.searched(),
+            kind if kind in KINDS else "",
+            state if state in STATES else "",
+            admin_page.searched("group"),
+            sort if sort in SORTS else "",
+        )
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return the parameters of the URL."""
+        values = {
+            "q": self.text, "kind": self.kind, "state": self.state, "group": self.group,
+            "sort": self.sort,
+        }  # fmt: skip
+        return {name: value for name, value in values.items() if value}
+
+    @property
+    def is_by_columns(self) -> bool:
+        """Whether the table's columns decide, so that a page is read by itself."""
+        return not (self.text or self.group or self.sort) and self.kind in ("", _AGENT)
+
+    def page(self) -> tuple[Sequence[Client], dict[str, Any], Total]:
+        """Return the page that the URL names, the URLs of its neighbours, and the total."""
+        if not self.is_by_columns:
+            return admin_page.numbered(self._matching())
+        order, statement = clients.NEWEST_FIRST, self._statement()
+        listed = order.page(statement, admin_page.cursor(order))
+        return listed.rows, admin_page.neighbours(listed), admin_page.total(order, statement)
+
+    def every(self) -> Iterator[Client]:
+        """Yield the clients of all pages."""
+        if self.is_by_columns:
+            yield from exports.rows(clients.NEWEST_FIRST, self._statement())
+        else:
+            yield from exports.whole(self._matching)
+
+    def _statement(self) -> Any:
+        is_disabled = self.state == _DISABLED if self.state else None
+        return clients.selected(is_disabled=is_disabled, is_agent=self.kind == _AGENT or None)
+
+    def _matching(self) -> list[Client]:
+        matching = [
+            client
+            for client in clients.having(self.text)
+            if (not self.kind or kind_of(client) == self.kind)
+            and (not self.state or (client.disabled_at is not None) == (self.state == _DISABLED))
+            and (not self.group or self.group in client.named_groups)
+        ]
+        if self.sort == _NAME:
+            return sorted(matching, key=_by_label)
+        return sorted(
+            matching, key=lambda client: (client.created_at, client.client_id), reverse=True
+        )
+
+
+def applications() -> Response:
+    """List all clients, or those that the filters select; a POST acts on several of them."""
+    form = SelectionForm()
+    filters = Filters.of_request()
+    if form.do.data in TASKS:
+        return _act_on_several(form, form.do.data, filters)
+    rows, pages, total = filters.page()
+    return APPLICATION.render(
+        "admin/applications.html",
+        clients=rows,
+        pages=pages,
+        total=total,
+        filters=filters,
+        kinds=KINDS,
+        kind_of=kind_of,
+        label_of=agent_identity.label_of,
+        states=STATES,
+        sorts=SORTS,
+        form=form,
+        tasks={name: APPLICATION.actions[name].label for name in TASKS},
+        export_url=admin_page.url("applications_export", format="csv", **filters.query),
+    )
+
+
+def export() -> Response:
+    """Export the applications that the filters select, as CSV."""
+    if request.args.get("format") != "csv":
+        abort(404)
+    body = exports.table(_EXPORTED, _lines(Filters.of_request().every()))
+    return exports.send("applications as csv", "applications.csv", "text/csv", body)
+
+
+def _lines(rows: Iterator[Client]) -> Iterator[Sequence[object]]:
+    for client in rows:
+        yield (
+            client.client_id, agent_identity.label_of(client), kind_of(client),
+            _DISABLED if client.disabled_at else _ENABLED, "\n".join(client.groups),
+            "\n".join(client.client_metadata.get("redirect_uris", ())),
+            f"{client.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        )  # fmt: skip
+
+
+def _act_on_several(form: SelectionForm, task: str, filters: Filters) -> Response:
+    """Ask before an action on several applications, then carry it out on all or on none."""
+    action, chosen = APPLICATION.actions[task], _chosen(form)
+    with Refusal() as refusal:
+        if not chosen:
+            raise Invalid([_NONE])
+        if form.validate_on_submit() and form.is_confirmed.data:
+            for client in chosen:  # in the order in which everybody locks clients
+                if action.applies(client):
+                    action.run(access.staff().actor, client)
+            return admin_page.done("applications", "several", **filters.query)
+    if refusal.is_refused:
+        chosen = _chosen(form)
+    return admin_page.form_page(
+        "admin/applications_selected.html",
+        "applications",
+        form,
+        refusal,
+        task=action.label,
+        clients=sorted(chosen, key=_by_label),
+        label_of=agent_identity.label_of,
+        applicable=[client for client in chosen if action.applies(client)],
+        kinds=KINDS,
+        kind_of=kind_of,
+        ends=action.ends,
+        is_danger=action.is_danger,
+    )
+
+
+def _chosen(form: SelectionForm) -> list[Client]:
+    """Return the clients that the form names, at most a page of them, in the order of locking."""
+    ids = (form.application.data or ())[:PAGE]
+    rows = clients.with_ids(text for text in ids if text.isascii() and text.isprintable())
+    return sorted(rows, key=lambda client: client.client_id)
