@@ -268,12 +268,19 @@ _TABLE = (
                       "A server that it gets identity assertions (ID-JAG) for, its client ID there "
                       "and the scopes that it can request there; without scopes, any.",
                       metavar="'ISSUER CLIENT_ID [SCOPE…]'"),
+        form=Input(N_("Servers that it gets identity assertions for, one on each line"),
+                   N_("The issuer, the client ID there, and the scopes that it may request there: "
+                      "https://auth.example.com my-client read write"), rows=2),
+        fact=Fact(N_("Gets identity assertions for")),
     ),
     Field(
         "id_jag_issuers", Kind.ISSUERS,
         "Issuers whose identity assertions (ID-JAG) it may present.",
         default=[], noun=Message("the issuer of identity assertions"), url_error=_issuer_error,
         option=Option("id-jag-issuer", metavar="URL"),
+        form=Input(N_("Issuers whose identity assertions it may present, one on each line"),
+                   N_("Servers that vouch for their users here: https://idp.example.com"), rows=2),
+        fact=Fact(N_("Presents identity assertions of")),
     ),
     Field(
         "proxy_urls", Kind.ORIGINS,

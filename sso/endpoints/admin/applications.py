@@ -126,6 +126,8 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"title": title, "urls": value if isinstance(value, list) else [value]}
         elif value and field.kind is Kind.APIS:
             yield {"title": title, "links": list(_links(value))}
+        elif value and field.kind is Kind.ISSUERS:
+            yield {"title": title, "text": " · ".join(value), "is_technical": True}
         elif value and field.kind in (Kind.NAMES, Kind.ROLES, Kind.PATHS, Kind.ATTRIBUTES):
             yield {"title": title, "text": ", ".join(value)}
         elif value and field.kind is Kind.CHOICES:

@@ -9,6 +9,7 @@ from flask import Flask
 from joserfc.jwk import ECKey
 
 from sso import audit
+from sso.config.client_fields import JWT_BEARER, TOKEN_EXCHANGE
 from sso.extensions import db
 from sso.models import Client
 from sso.services import clients as services
@@ -16,6 +17,7 @@ from sso.store import clients, refusals
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.assertions import AUDIENCE, CLIENT_THERE, make_asserting
 from tests.support.events import events
 from tests.support.factories import make_api, make_client, make_user
 from tests.support.logos import png
@@ -292,6 +294,34 @@ def test_roles(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
         after = clients.find(client.client_id)
         assert after
         assert (after.roles, after.roles_shape) == (["editor=all staff", "viewer"], "string")
+
+
+def test_identity_assertions(app: Flask, staff: StaffBrowser) -> None:
+    """What `--id-jag-audience` and `--id-jag-issuer` set is here, too."""
+    make_api(app)
+    client = make_asserting(app)
+    entry, other = f"{AUDIENCE} {CLIENT_THERE}", "https://mail.example desk read write"
+    path = f"{ADMIN}/application/edit?id={client.client_id}"
+    assert f">\n{entry}</textarea>" in staff.open(path).html
+    page = staff.send(id_jag_audiences=f"{entry}\nhttps://mail.example")
+    assert "not an issuer and a client ID, with one space" in page.html
+    page = staff.send(
+        id_jag_audiences=f"{entry}\n{other}",
+        grant_types=["authorization_code", TOKEN_EXCHANGE, JWT_BEARER],
+        id_jag_issuers="http://idp.example",
+        apis="https://docs.example",
+        first_party="y",
+    )
+    assert "it is not https" in page.html
+    page = staff.send(id_jag_issuers="https://idp.example")
+    assert "The application was changed." in page.html
+    assert f'<dd dir="ltr">{entry} · {other}</dd>' in page.html
+    assert '<dd dir="ltr">https://idp.example</dd>' in page.html
+    with app.app_context():
+        stored = clients.find(client.client_id)
+        assert stored
+        assert stored.client_metadata["id_jag_audiences"] == [entry, other]
+        assert stored.id_jag_issuers == ["https://idp.example"]
 
 
 def test_preview(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
