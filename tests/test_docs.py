@@ -1,5 +1,6 @@
 """The documents name what exists, and the reference has all of it."""
 
+import json
 import re
 import shlex
 import shutil
@@ -125,6 +126,34 @@ def test_the_reference_has_every_metric(reference: dict[str, str]) -> None:
 def test_the_reference_has_every_scope_and_claim(reference: dict[str, str]) -> None:
     for name in (*SCOPES, *ALL_CLAIMS):
         assert f"`{name}`" in reference["claims"]
+
+
+def test_the_guide_has_the_versions_of_agents_that_the_tests_run() -> None:
+    text = (ROOT / "docs/how-to/agents.md").read_text()
+    rows = dict(
+        re.findall(r"^\| \[?([\w -]+).* \| ([\d., ]+) \| .*`.*` ?.* \|$", text, re.MULTILINE)
+    )
+    locks = ROOT / "tests/applications/locks"
+    (python,) = re.findall(r"^mcp==(.+)$", (locks / "fastmcp.txt").read_text(), re.MULTILINE)
+
+    def version(lock: str, package: str) -> str:
+        locked = json.loads((locks / lock / "package-lock.json").read_text())["packages"]
+        return str(locked[f"node_modules/{package}"]["version"])
+
+    official = "@modelcontextprotocol"
+    versions = {
+        "Python SDK": [python],
+        "TypeScript SDK": [
+            version("mcp-clients", f"{official}/{package}") for package in ("sdk", "client")
+        ],
+        "mcp-remote": [version("mcp-tools", "mcp-remote")],
+        "MCP Inspector": [version("mcp-tools", f"{official}/inspector")],
+    }
+    assert rows == {
+        name: ", ".join(each.rpartition(".")[0] for each in listed)
+        for name, listed in versions.items()
+    }
+    assert f"conformance@{version('mcp-tools', f'{official}/conformance')} " in text
 
 
 def test_generated_parts_replace_what_stands_for_them() -> None:

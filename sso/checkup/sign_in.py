@@ -46,15 +46,19 @@ class LeftServer(Exception):
 
 
 class _Form(HTMLParser):
+    """The fields that a browser would submit, by name: boxes may share one."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.fields: dict[str, str] = {}
+        self.fields: dict[str, list[str]] = {}
         self.buttons: set[tuple[str, str]] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
         if tag == "input" and "name" in attributes:
-            self.fields[attributes["name"]] = attributes.get("value", "")
+            if attributes.get("type") not in ("checkbox", "radio") or "checked" in attributes:
+                values = self.fields.setdefault(attributes["name"], [])
+                values.append(attributes.get("value", ""))
         elif tag == "button" and "name" in attributes:
             self.buttons.add((attributes["name"], attributes.get("value", "")))
 
@@ -65,7 +69,7 @@ class Page:
 
     url: str
     response: requests.Response | None = None
-    fields: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, list[str]] = field(default_factory=dict)
     buttons: set[tuple[str, str]] = field(default_factory=set)
 
     @property
@@ -98,7 +102,9 @@ class Browser:
             raise requests.Timeout
         return min(TIMEOUT, left)
 
-    def open(self, url: str, form: Mapping[str, str] | None = None, **headers: str) -> Page:
+    def open(
+        self, url: str, form: Mapping[str, str | list[str]] | None = None, **headers: str
+    ) -> Page:
         """Follow a URL to a page or the callback. Raises `LeftServer`."""
         for _ in range(MOST_STEPS):
             if url.startswith(self.callback):

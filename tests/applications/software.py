@@ -168,6 +168,23 @@ def environ() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
 
 
+class OpenedBrowser:
+    """What a program opens in place of a person's browser: it only takes down the URL."""
+
+    def __init__(self, folder: Path) -> None:
+        self._url, program = folder / "opened", folder / "browser"
+        program.write_text(
+            f'#!/bin/sh\necho "$1" > {self._url}.new; mv {self._url}.new {self._url}\n'
+        )
+        program.chmod(0o755)
+        self.environ = {"BROWSER": str(program)}
+
+    def url(self) -> str:
+        """Wait for the URL that the program opens."""
+        wait_for(self._url.exists, "what the program opens", 60)
+        return self._url.read_text().strip()
+
+
 class Application:
     """One that is registered from its preset, with the configuration that the command printed."""
 

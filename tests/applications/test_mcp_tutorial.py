@@ -14,9 +14,9 @@ import pytest
 import requests
 
 from sso.checkup.sign_in import Browser
-from tests.applications.software import environ, python
+from tests.applications.software import OpenedBrowser, environ, python
 from tests.clients.test_readme import BLOCK, PASSWORD, running, typed
-from tests.support.processes import ROOT, Server, free_port, wait_for
+from tests.support.processes import ROOT, Server, free_port
 
 pytestmark = pytest.mark.slow
 TEXT = (ROOT / "docs/tutorial-mcp.md").read_text()
@@ -56,25 +56,21 @@ class Reader:
 
     def connect(self, script: str) -> str:
         """Run the client, be the person at its browser; return what the client printed."""
-        asked = self.folder / "asked"
-        browser = self.folder / "browser"
-        browser.write_text(f'#!/bin/sh\necho "$1" > {asked}.new; mv {asked}.new {asked}\n')
-        browser.chmod(0o755)
+        browser = OpenedBrowser(self.folder)
         errors = self.folder / "errors"
         with (
             errors.open("w") as log,
             subprocess.Popen(
                 ["sh", "-e", "-c", script.replace("notes/bin/", "exec notes/bin/")],
                 cwd=self.folder,
-                env={**environ(), "BROWSER": f"{browser} %s"},
+                env={**environ(), **browser.environ},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             ) as process,
         ):
             try:
-                wait_for(asked.exists, "the client")
-                url = asked.read_text().strip()
+                url = browser.url()
                 [callback] = parse_qs(urlsplit(url).query)["redirect_uri"]
                 visitor = Browser(self.server.base_url, callback)
                 form = {"email": "you@example.com", "password": PASSWORD}

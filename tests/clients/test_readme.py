@@ -151,6 +151,9 @@ NOT_RUN = {
     '.venv/bin/flask mcp add https://mcp.example.com/mcp --name "Notes" '
     '--scope "read=Read your notes" --group engineers': _AGENTS,
     '.venv/bin/flask mcp allow claude': _AGENTS,
+    "npx @modelcontextprotocol/conformance@0.2.0-alpha.12 authorization "
+    "--url https://login.example.com/api/auth --client-id … "
+    "--resource https://mcp.example.com/mcp": "tests/applications/test_mcp_clients.py runs it",
     '@mcp.tool': _PROTECT,
     'SSO_OPEN_REGISTRATION=true .venv/bin/flask doctor --mcp http://127.0.0.1:8001/mcp': _PROTECT,
     'SSO_OPEN_REGISTRATION=true .venv/bin/gunicorn wsgi:app': _PROTECT,

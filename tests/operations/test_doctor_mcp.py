@@ -86,7 +86,8 @@ def rows(server: Server) -> dict[str, int]:
 
 def test_all_is_well_with_a_server_that_is_right(server: Server) -> None:
     before = rows(server)
-    with McpServer(server.base_url).running() as mcp:
+    challenge = 'Bearer resource_metadata="{metadata}", scope="read write"'
+    with McpServer(server.base_url, challenge=challenge).running() as mcp:
         register(server, mcp, "--scope", "write=Change your notes")
         report = examine(server, mcp.url)
     problems = [each for each in report.findings if each["status"] in ("wrong", "warning")]
@@ -97,7 +98,7 @@ def test_all_is_well_with_a_server_that_is_right(server: Server) -> None:
     (audience,) = report.named("audience")
     assert mcp.url in audience["seen"]
     (scope,) = report.named("scope")
-    assert scope["seen"] == "scope is read"
+    assert scope["seen"] == "scope is read write"
     tokens = [each["token"] for each in mcp.calls]
     assert tokens[0] == ""
     assert len(set(tokens)) == 4  # none, good, forged, for userinfo

@@ -109,7 +109,7 @@ def test_no_secret_is_logged(logging_server: Server) -> None:
         f"{server.base_url}/oauth2/authorize?{urlencode({**query, 'client_id': made['client_id']})}"
     )
     said |= {value for _, value in parse_qsl(urlsplit(page.url).query)} | {"a-private-state"}
-    said |= {page.fields["csrf_token"], made["client_secret"]}
+    said |= {*page.fields["csrf_token"], made["client_secret"]}
     wrong = visitor.submit(page, {"email": "dana@example.com", "password": f"{PASSWORD}!"})
     page = visitor.submit(wrong, {"email": "dana@example.com", "password": PASSWORD})
     page = visitor.submit(page, {"decision": "allow"})
