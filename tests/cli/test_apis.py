@@ -134,6 +134,7 @@ def test_an_api_is_disabled_enabled_and_deleted(app: Flask) -> None:
         (("--group", "a,b"), "has a comma"),
         (("--name", ""), "the name is empty"),
         (("--identifier", "http://api.example"), "neither an https URL nor a URN"),
+        (("--identifier", "ftp://localhost/api"), "neither an https URL nor a URN"),
         (("--identifier", "https://a.example/#x"), "it has a fragment"),
         (("--identifier", "https://me@a.example"), "it carries a user name"),
         (("--identifier", "urn:x"), "not a complete URN"),

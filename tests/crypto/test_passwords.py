@@ -56,6 +56,7 @@ def siblings() -> set[str]:
         "".join(a + b for a, b in zip(rows[0][1:], rows[1], strict=False))[at : at + 14]
         for at in range(6)
     ]
+    walks += ["zxcpoivbnrty", "rewuioasdvbn"]  # on no list: three keys next to each other
     walks += ["qweasdzxc123", "qazwsxedcrfv", "1q2w3e4r5t6y", "poiuytrewqasdf", "mnbvcxzlkjhg"]
     shifted = str.maketrans("1234567890", "!@#$%^&*()")
     walks += [walk.upper().translate(shifted) for walk in walks]
