@@ -55,6 +55,17 @@ def test_the_whole_way(app: Flask, wiki: Proxied, browser: Browser, user: User) 
     assert [event["at"] for event in events(app, "proxy_signed_in")] == [WIKI]
 
 
+def test_a_proxy_is_told_what_is_not_registered(app: Flask, wiki: Proxied) -> None:
+    for proxied, fault in (
+        (Proxied(app, "nobody"), "No client with this client_id is registered and enabled."),
+        (Proxied(app, make_client(app).client_id), "The client is not registered for a proxy."),
+        (Proxied(app, wiki.client_id, "https://wiki.example.org"),
+         "The client is not registered for https://wiki.example.org."),
+    ):  # fmt: skip
+        answer = proxied.ask()
+        assert (answer.status_code, answer.get_json()["error_description"]) == (400, fault)
+
+
 def test_the_cookies(make_app: Callable[..., Flask]) -> None:
     """No other host of the domain can set them, and no script reads them."""
     app = make_app(SSO_TRUSTED_PROXIES="1", SSO_BASE_URL="https://sso.example.com/api/auth")

@@ -5,7 +5,10 @@ from datetime import timedelta
 import pytest
 from flask import Flask
 
+from sso import audit
+from sso.extensions import db
 from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, timestamp
+from sso.services import clients
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.events import events
@@ -54,6 +57,18 @@ def test_a_person_signs_in(app: Flask, clock: Clock) -> None:
     # The next request needs nobody.
     again = wiki.read(wiki.start(browser))
     assert again.name_id == answer.name_id
+
+
+def test_a_service_provider_that_is_deleted_meanwhile(app: Flask, clock: Clock) -> None:
+    """While the person is at the sign-in page."""
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    assert "password" in wiki.start(browser).fields
+    with app.app_context():
+        clients.delete(audit.SYSTEM, wiki.client_id)
+        db.session.commit()
+    assert browser.sign_in().status == 400
+    assert wiki.start(browser).status == 400
 
 
 def test_identifiers_of_two_service_providers_cannot_be_linked(app: Flask, clock: Clock) -> None:

@@ -36,6 +36,20 @@ def test_an_empty_group_is_kept(app: Flask, scim: Provisioner) -> None:
     assert (bad.status_code, bad.get_json()["scimType"]) == (400, "invalidValue")
 
 
+def test_the_external_id_of_a_group_has_1_to_255_characters(scim: Provisioner) -> None:
+    made = scim.group("staff")
+    path, body = f"/Groups/{made['id']}", {"schemas": [GROUP], "displayName": "staff"}
+    for text in ("", "x" * 256, "a\0b", "a\nb"):
+        answers = [
+            scim("POST", "/Groups", {**body, "displayName": "board", "externalId": text}),
+            scim("PUT", path, {**body, "externalId": text}),
+            scim.patch(path, {"op": "add", "path": "externalId", "value": text}),
+        ]
+        assert [answer.status_code for answer in answers] == [400] * 3, text[:5]
+    answer = scim("PUT", path, {**body, "externalId": "x" * 255})
+    assert answer.get_json()["externalId"] == "x" * 255
+
+
 def test_members_come_and_go(scim: Provisioner, people: list[str]) -> None:
     a, b, c = people
     made = scim.group("staff", a)

@@ -15,6 +15,7 @@ from werkzeug.test import TestResponse
 from sso import audit
 from sso.clock import now
 from sso.config import urls
+from sso.endpoints.admin import access
 from sso.endpoints.admin.overview import LABELS
 from sso.endpoints.admin.people import ACTIONS
 from sso.endpoints.routes import ROUTES
@@ -570,3 +571,16 @@ def test_a_form_that_is_too_long_to_be_kept(app: Flask, ada: StaffBrowser, clock
     assert page.status == 200
     assert len(page.html) < 20_000
     assert ada.submit(code=code_of(ada.secret)).path.endswith("/person/invite")
+
+
+def test_a_page_that_nobody_was_admitted_to_is_closed(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the check of who may open the page ever be left out."""
+    browser = sign_in_staff(app)
+    checks = app.before_request_funcs[None]
+    others = [check for check in checks if check.__module__ != access.__name__]
+    assert len(others) == len(checks) - 1
+    assert browser.open(f"{ADMIN}/people").status == 200
+    monkeypatch.setitem(app.before_request_funcs, None, others)
+    assert browser.open(f"{ADMIN}/people").status == 404
