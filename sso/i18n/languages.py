@@ -63,7 +63,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         languages_to_choose_from=to_choose_from,
     )
     app.jinja_env.filters.update(
-        fault=fault, isolate=isolate, number=number, said=said, technical=technical
+        fault=fault, host=host, isolate=isolate, number=number, said=said, technical=technical
     )
     app.jinja_env.finalize = without_overrides
 
@@ -93,6 +93,12 @@ def number(value: int) -> str:
 def isolate(name: str) -> Markup:
     """Return a name as HTML, so that its direction and marks do not affect the text around it."""
     return Markup("<bdi>{}</bdi>").format(name)
+
+
+def host(name: str) -> Markup:
+    """Return a domain with its port as HTML, in which lines break after dots."""
+    labels = Markup(".<wbr>").join(name.split("."))
+    return Markup('<bdi dir="ltr">{}</bdi>').format(labels)
 
 
 def said(text: str) -> Markup:

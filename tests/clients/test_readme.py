@@ -38,6 +38,7 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     if path.parent != ROOT / "docs/deploy"  # see tests/production/test_deploy_pages.py
+    and path.name != "mcp-faults.md"  # see tests/operations/test_doctor_mcp.py
 }
 # A block may be indented, as part of a list.
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
