@@ -133,10 +133,12 @@ class JwtFault(StrEnum):
     """The faults of a JWT that callers distinguish."""
 
     AUDIENCE = "audience"
+    CLIENT = "client"
     CLOCK = "clock"
     ISSUER = "issuer"
     SIGNATURE = "signature"
     SUBJECT = "subject"
+    OVERTAKEN = "overtaken"  # what it was compared with has changed meanwhile
     USED_BEFORE = "used_before"
 
 

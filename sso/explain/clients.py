@@ -162,6 +162,16 @@ def no_authentication(case: Case) -> Explanation | None:
     )
 
 
+def public(case: Case) -> Explanation | None:
+    """Explain a public client where clients have to prove who they are."""
+    if case.cause != Cause.PUBLIC_CLIENT:
+        return None
+    return Explanation(
+        Message("The client is public: anyone can name it, so it may not do this."),
+        Message("Register another client, with a secret or a key, for the server that does this."),
+    )
+
+
 def wrong_method(case: Case) -> Explanation | None:
     client, method = case.client, case["method"]
     if case.reason != Reason.WRONG_METHOD or client is None:

@@ -57,7 +57,9 @@ class Cause(StrEnum):
     NOTHING_LEFT = "nothing_left"
     ONE_FACTOR = "one_factor"
     PROMPT_NONE_WITH_OTHERS = "prompt_none_with_others"
+    PUBLIC_CLIENT = "public_client"
     RESOURCE_NOT_APPROVED = "resource_not_approved"
+    RESOURCE_NOT_ASSERTED = "resource_not_asserted"
     RESOURCE_WITHDRAWN = "resource_withdrawn"
     SAML_CLOCK = "saml_clock"
     SAML_INVALID_SIGNATURE = "saml_invalid_signature"
@@ -76,17 +78,21 @@ class Cause(StrEnum):
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
     SLOW_DOWN = "slow_down"
+    SCOPE_NOT_ASSERTED = "scope_not_asserted"
+    SCOPE_NOT_AT_AUDIENCE = "scope_not_at_audience"
     SUBJECT_NO_ID_TOKEN = "subject_no_id_token"  # noqa: S105 (no secret)
     SUBJECT_OF_SERVICE = "subject_of_service"
     SUBJECT_REFUSED = "subject_refused"
     SUBJECT_UNBOUND = "subject_unbound"
     TOO_MANY_ACTORS = "too_many_actors"
+    TOO_MANY_ASSERTIONS = "too_many_assertions"
     TOO_MANY_RESOURCES = "too_many_resources"
     TWO_ACCESS_TOKENS = "two_access_tokens"
     TWO_AUTHENTICATIONS = "two_authentications"
     TWO_CLIENTS = "two_clients"
     TWO_TARGETS = "two_targets"
     UNKNOWN_RESOURCE = "unknown_resource"
+    UNREADABLE_RESOURCE = "unreadable_resource"
     UNKNOWN_SUBJECT = "unknown_subject"
     UNREGISTERED_POST_LOGOUT_URI = "unregistered_post_logout_uri"
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
@@ -177,6 +183,10 @@ SENTENCES: dict[Cause, str] = {
         "This client requires two-step verification, and the user signed in without it."
     ),
     Cause.PROMPT_NONE_WITH_OTHERS: N_("The 'prompt' has none together with another value."),
+    Cause.PUBLIC_CLIENT: "The client is public; this endpoint needs client authentication.",
+    Cause.RESOURCE_NOT_ASSERTED: N_(
+        "The resource %(resource)s is not among those that the assertion is for."
+    ),
     Cause.RESOURCE_NOT_APPROVED: N_(
         "The resource %(resource)s is not among those that the user approved."
     ),
@@ -225,6 +235,10 @@ SENTENCES: dict[Cause, str] = {
     Cause.SLOW_DOWN: (
         "The device polls too often; wait 5 seconds longer before this and each further request."
     ),
+    Cause.SCOPE_NOT_ASSERTED: N_("The scope goes beyond that of the assertion."),
+    Cause.SCOPE_NOT_AT_AUDIENCE: N_(
+        "The scope goes beyond what the client may request at this audience."
+    ),
     Cause.SUBJECT_NO_ID_TOKEN: N_(
         "The subject_token is no valid identity token of this server for this client, or what the "
         "user approved has ended."
@@ -244,6 +258,9 @@ SENTENCES: dict[Cause, str] = {
     Cause.TOO_MANY_ACTORS: N_(
         "The subject_token has been exchanged three times already; that is the limit."
     ),
+    Cause.TOO_MANY_ASSERTIONS: N_(
+        "The client has presented too many assertions; wait until some have expired."
+    ),
     Cause.TOO_MANY_RESOURCES: N_("The request names more than 10 resources."),
     Cause.TWO_ACCESS_TOKENS: N_("The access token is sent in two places; use one."),
     Cause.TWO_AUTHENTICATIONS: N_(
@@ -254,6 +271,7 @@ SENTENCES: dict[Cause, str] = {
     Cause.UNKNOWN_RESOURCE: N_(
         "The resource %(resource)s is not an API that this client is registered for."
     ),
+    Cause.UNREADABLE_RESOURCE: N_("The 'resource' is not a URI."),
     Cause.UNKNOWN_SUBJECT: "No user here has linked the account that the assertion is about.",
     Cause.UNREGISTERED_POST_LOGOUT_URI: (
         "The 'post_logout_redirect_uri' does not match any registered one exactly."
@@ -353,6 +371,16 @@ class KeyFault(StrEnum):
     NONCE = "nonce"
     NOT_BOUND = "not bound"
     SENT_AS_BEARER = "as bearer"
+
+
+class SubjectFault(StrEnum):
+    """What is wrong with the subject token of a request for an identity assertion."""
+
+    ANOTHER_CLIENT = "another client"
+    ENDED = "ended"
+    EXPIRED = "expired"
+    INVALID = "invalid"
+    TYPE = "type"
 
 
 class PkceFault(StrEnum):

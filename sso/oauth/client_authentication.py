@@ -30,6 +30,7 @@ from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
+from sso.models.clients import MAX_CLIENT_ID
 from sso.oauth import document_clients, key_sets, workload_identity
 from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
@@ -43,7 +44,7 @@ from sso.web import headers, parameters
 
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
 METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
-LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
+LONGEST_CLIENT_ID = MAX_CLIENT_ID  # of what is told; redacted whole, and cut after that
 CHANGED = "The client has just been changed; try again."
 _NOBODY = secrets.digest("no client has this secret")
 
@@ -149,9 +150,7 @@ def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
             basic=credentials.method == "client_secret_basic",
         )
     if NO_AUTH_METHOD not in methods:
-        raise ClientAuthenticationFailed(
-            "The client is public; this endpoint needs client authentication.", basic=False
-        )
+        raise ClientAuthenticationFailed(describe(Cause.PUBLIC_CLIENT), basic=False)
 
 
 def _by_assertion(

@@ -15,7 +15,7 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, InvalidScopeError
 from sso import clock, context
 from sso.crypto import keys
 from sso.flow import narrowing, resources, scopes, token_claims
-from sso.flow.refusals import Cause, describe
+from sso.flow.refusals import Cause, SubjectFault, describe
 from sso.oauth import tokens
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.store import assertions
@@ -53,8 +53,7 @@ def prepare(request: ProtocolRequest, client: RegisteredClient) -> NewIdJag:
         if name in form:
             raise InvalidRequestError(describe(Cause.ACTOR_TOKEN))
     if form["subject_token_type"] != ID_TOKEN:
-        fault = describe(Cause.SUBJECT_NO_ID_TOKEN)
-        raise InvalidRequestError(fault)
+        _refuse(request, SubjectFault.TYPE)
     audience = form["audience"]
     entry = client.id_jag_audiences.get(audience)
     if entry is None:
@@ -65,10 +64,8 @@ def prepare(request: ProtocolRequest, client: RegisteredClient) -> NewIdJag:
     grant = _grant_of(request, client)
     resource = form.get("resource")
     if resource is not None and resources.readable(resource) != resource:
-        request.facts["resource"] = resource
-        fault = describe(Cause.UNKNOWN_RESOURCE, resource=resources.readable(resource))
-        raise tokens.InvalidTarget(fault)
-    return NewIdJag(grant, audience, client_id, resource, _scope(request, available))
+        raise tokens.InvalidTarget(describe(Cause.UNREADABLE_RESOURCE))
+    return NewIdJag(grant, audience, client_id, resource, _scope(request, audience, available))
 
 
 def issue(request: ProtocolRequest, assertion: NewIdJag) -> dict[str, Any]:
@@ -99,20 +96,19 @@ def _grant_of(request: ProtocolRequest, client: RegisteredClient) -> LiveGrant:
     """Return the live grant that the identity token came from. Raises `OAuth2Error`."""
     claims = context.key_ring().verify(request.form["subject_token"], typ="JWT")
     settings, now = context.settings(), clock.now()
-    if (
-        claims is None
-        or claims.get("iss") != settings.issuer
-        or claims.get("aud") != client.client_id
-        or not isinstance(claims.get("exp"), int)
-        or claims["exp"] <= now.timestamp()
-        or "at_hash" not in claims  # another JWT for the client, such as a response (JARM)
-    ):
-        _refuse()
+    # A JWT without at_hash is another one for the client, such as a response (JARM).
+    if claims is None or claims.get("iss") != settings.issuer or "at_hash" not in claims:
+        _refuse(request, SubjectFault.INVALID)
+    if claims.get("aud") != client.client_id:
+        request.facts["issued_to"] = claims.get("aud")
+        _refuse(request, SubjectFault.ANOTHER_CLIENT)
+    if not isinstance(claims.get("exp"), int) or claims["exp"] <= now.timestamp():
+        _refuse(request, SubjectFault.EXPIRED)
     user_id, sid = UUID(claims["sub"]), claims["sid"]
     request.details["user"] = user_id
     grant = assertions.find_grant(request.connection, user_id, client.client_id, sid)
     if grant is None:
-        _refuse()
+        _refuse(request, SubjectFault.ENDED)
     try:
         narrowing.what_is_left(client, grant.user.groups, grant)
     except narrowing.NothingLeft as error:
@@ -120,16 +116,16 @@ def _grant_of(request: ProtocolRequest, client: RegisteredClient) -> LiveGrant:
     return grant
 
 
-def _scope(request: ProtocolRequest, available: tuple[str, ...]) -> str:
+def _scope(request: ProtocolRequest, audience: str, available: tuple[str, ...]) -> str:
     """Return the requested scopes, by default all that are available. Raises `OAuth2Error`."""
     requested = list(dict.fromkeys(scopes.split(request.payload.scope)))
     if len(" ".join(requested)) > MAX_SCOPE or (available and not {*requested} <= {*available}):
-        raise InvalidScopeError(
-            "The scope goes beyond what the client may request at this audience."
-        )
+        request.facts |= {"requested_scope": request.payload.scope, "resource": audience}
+        raise InvalidScopeError(describe(Cause.SCOPE_NOT_AT_AUDIENCE))
     return " ".join(requested or available)
 
 
-def _refuse() -> NoReturn:
+def _refuse(request: ProtocolRequest, fault: SubjectFault) -> NoReturn:
     """Refuse the identity token. Which of the reasons applies is not for the client."""
+    request.facts["fault"] = fault
     raise InvalidRequestError(describe(Cause.SUBJECT_NO_ID_TOKEN))

@@ -203,6 +203,7 @@ _OF_USER = frozenset(
         Cause.NO_LONGER_A_MEMBER,
         Cause.NOT_A_MEMBER_OF_API,
         Cause.RESOURCE_WITHDRAWN,
+        Cause.SUBJECT_NO_ID_TOKEN,
     }
 )
 

@@ -59,7 +59,7 @@ def read_keys(request: ProtocolRequest) -> None:
         keys: Keys = key_sets.of_issuer(issuer, kid)
         request.assertion_keys = lambda: keys
     except KeySetUnavailable as error:
-        request.assertion_keys = partial(_unavailable, error)
+        request.assertion_keys = partial(_unavailable, request, error)
 
 
 class JwtBearerGrant(IDJAGGrant):
@@ -97,7 +97,7 @@ class JwtBearerGrant(IDJAGGrant):
         try:
             self._verify(client)
         except InvalidJwt as error:
-            request.facts["jwt"] = error.fault
+            request.facts |= {"jwt": error.fault, "fault": str(error)}
             raise InvalidGrantError(describe(Cause.ASSERTION_REFUSED, fault=str(error))) from None
 
         # 3. Find the API and the scope, within what the assertion names.
@@ -128,7 +128,8 @@ class JwtBearerGrant(IDJAGGrant):
         no_refresh_token = tokens.RefreshToken("", None)
         answer = tokens.issue(request, live_grant, no_refresh_token, self._store)
         if answer is None:
-            self._refuse("the client or its user has just been changed; try again")
+            fault = "the client or its user has just been changed; try again"
+            self._refuse(fault, JwtFault.OVERTAKEN)
         del answer["refresh_token"]
         return 200, answer, self.TOKEN_RESPONSE_HEADER
 
@@ -144,8 +145,14 @@ class JwtBearerGrant(IDJAGGrant):
             for name in ("iss", "sub", "aud")
             if isinstance(value := claims.get(name), str)
         }
-        if claims.get("client_id") != client.client_id:
-            raise InvalidJwt("its client_id is not the client that sends it")
+        if jwt.kid:
+            self.request.facts["kid"] = audit.clean(jwt.kid, client_authentication.MAX_FACT)
+        if (named := claims.get("client_id")) != client.client_id:
+            if isinstance(named, str):
+                longest = client_authentication.MAX_FACT
+                self.request.facts["sent"] = audit.clean(named, longest)
+            fault = "its client_id is not the client that sends it"
+            raise InvalidJwt(fault, JwtFault.CLIENT)
         keys = self.request.assertion_keys
         if keys is None or claims.get("iss") not in client.id_jag_issuers:
             raise InvalidJwt(_STRANGER, JwtFault.ISSUER)
@@ -179,7 +186,7 @@ class JwtBearerGrant(IDJAGGrant):
             raise tokens.InvalidTarget(error.description) from None
         if listed and api.identifier not in map(resources.normalized, listed):
             request.facts["resource"] = api.identifier
-            fault = describe(Cause.RESOURCE_NOT_APPROVED, resource=api.identifier)
+            fault = describe(Cause.RESOURCE_NOT_ASSERTED, resource=api.identifier)
             raise tokens.InvalidTarget(fault)
         return api
 
@@ -195,7 +202,7 @@ class JwtBearerGrant(IDJAGGrant):
             self._refuse("its scope is no text, or has no scope in it")
         if asserted is not None and not {*scopes.split(requested)} <= {*scopes.split(asserted)}:
             request.facts |= {"requested_scope": requested, "granted_scope": asserted}
-            raise InvalidScopeError("The scope goes beyond that of the assertion.")
+            raise InvalidScopeError(describe(Cause.SCOPE_NOT_ASSERTED))
         scope = resources.scope_of_service(requested or asserted, self.api)
         if scope is None:
             request.facts |= {
@@ -247,13 +254,13 @@ class JwtBearerGrant(IDJAGGrant):
             )
         except TooManyUsed:
             raise OAuth2Error(
-                "The client has presented too many assertions; wait until some have expired.",
+                describe(Cause.TOO_MANY_ASSERTIONS),
                 error="temporarily_unavailable",
                 status_code=503,
             ) from None
         if not is_first:
-            self.request.facts["jwt"] = JwtFault.USED_BEFORE
-            self._refuse("it was used before; get a new one for each request")
+            fault = "it was used before; get a new one for each request"
+            self._refuse(fault, JwtFault.USED_BEFORE)
 
     def _store(self, token: NewToken) -> bool:
         request, claims, grant = self.request, self.jwt.claims, self.live_grant
@@ -276,7 +283,8 @@ class JwtBearerGrant(IDJAGGrant):
         )
         return is_stored and redemption.add_tokens(request.connection, token)
 
-    def _refuse(self, fault: str) -> NoReturn:
+    def _refuse(self, fault: str, code: JwtFault | None = None) -> NoReturn:
+        self.request.facts |= {"jwt": code, "fault": fault}
         raise InvalidGrantError(describe(Cause.ASSERTION_REFUSED, fault=fault))
 
 
@@ -294,7 +302,8 @@ def _is_text(value: Any, longest: int = 500) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
 
 
-def _unavailable(error: KeySetUnavailable) -> NoReturn:
+def _unavailable(request: ProtocolRequest, error: KeySetUnavailable) -> NoReturn:
+    request.facts["fault"] = error.reason
     fault = describe(Cause.ISSUER_UNREAD, fault=error.reason)
     if error.is_passing:
         raise OAuth2Error(fault, error="temporarily_unavailable", status_code=503)
