@@ -37,7 +37,7 @@ _LONGEST_SEGMENT = 36  # of a path: a UUID; what is longer may be a secret
 _LONGEST = 200
 _LONGEST_FACT = 1000
 _LONGEST_DETAILS = 4000  # bytes of a row
-_LONGEST_CLIENT_ID = 48
+_LONGEST_CLIENT_ID = 255  # as `models.clients` has it, which would load Authlib
 
 
 class _Note(NamedTuple):

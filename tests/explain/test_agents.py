@@ -12,7 +12,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import agents
 from tests.explain.test_causes import command_in, run
-from tests.support.actors import Browser
+from tests.support.actors import Browser, RelyingParty
 from tests.support.agents import AGENT, DOCUMENT, Hosts, agent, answer, hosts
 from tests.support.explaining import Explain
 from tests.support.factories import make_api
@@ -75,6 +75,31 @@ def test_another_port_of_an_allowed_domain(
     assert command == f"flask mcp allow {DOMAIN}:8443"
     run(app, command)
     assert browser.authorize(agent(app, url)).status == 200
+
+
+def test_a_document_with_a_long_url(
+    app: Flask, browser: Browser, user: User, explain: Explain, hosts: Hosts
+) -> None:
+    """Claude's has 49 characters; identifiers of other clients have fewer."""
+    url = f"https://{DOMAIN}/{'oauth-client-metadata/' * 7}c"
+    run(app, f"flask mcp allow {DOMAIN}")
+    hosts.publish(url, redirect_uris=[])
+    for refused in (agent(app, url).push(), authorize_at(browser, agent(app, url))):
+        text = explain(refused)
+        assert "redirect_uris" in text
+        assert f"--client {url}." in text
+    url += "2"
+    hosts.publish(url)
+    browser.approve(agent(app, url))
+    text = explain(authorize_at(browser, agent(app, url), scope="nothing"))
+    assert f"client    {url}\n" in text
+    listed = explain.run("--client", url)
+    assert DOMAIN in listed
+
+
+def authorize_at(browser: Browser, party: RelyingParty, **more: str) -> Any:
+    browser.authorize(party, **more)
+    return browser.history[-1]
 
 
 def test_a_domain_that_is_blocked(
