@@ -45,6 +45,7 @@ def people(app: Flask) -> dict[str, str]:
         ("dana", "dana@example.com"),
         ("Dana D", "dana@example.com"),
         ("dan brown", "dan@example.com"),  # a whole name beats the beginning of another one
+        ("Dan Brown the", "erin@example.com"),  # as long as the beginning of an id
         ("Élodie", "elodie@example.com"),
         ("100%", "x100%@example.com"),
     ],

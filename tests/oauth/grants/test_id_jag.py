@@ -216,7 +216,8 @@ def test_registrations_that_are_refused(app: Flask, fields: dict[str, Any], text
 @pytest.mark.parametrize(
     "entry",
     ["https://a.example", "https://a.example ", "http://a.example x", "https://a.example/?q x",
-     "https://a.example  x", "https://a.example é", "https://u:p@a.example x"],
+     "https://a.example  x", "https://a.example é", "https://a.example x\x07", "https://a.example\tx",
+     f"https://a.example {'x' * 201}", "https://u:p@a.example x"],
 )  # fmt: skip
 def test_audiences_that_are_refused(app: Flask, entry: str) -> None:
     with pytest.raises(Invalid):
