@@ -289,6 +289,7 @@ def test_an_address_that_is_not_proven_is_proven_by_mail(
     assert "Create one" in browser.page.html
     browser.open(f"{BASE}/sign-up")
     assert browser.page.fields["email"] == "dana@example.com"
+    assert "For email addresses at" not in browser.page.html  # the setting is off
     assert "You cannot sign up" in browser.submit(email="dana@other.example").html
     browser.submit(email="dana@example.com")
     browser.open(mailbox.link("dana@example.com"))
