@@ -26,7 +26,7 @@ _SECONDS = 400 * 24 * 3600  # the most that browsers keep a cookie; what counts 
 
 
 def check(client_id: str, path: str = "") -> Response:
-    """Answer a proxy. `path`: what Envoy appends, which is the path of the request once more."""
+    """Answer a proxy. `path`: what Envoy may append, which is the path of the request once more."""
     settings = context.settings()
     try:
         if not settings.trusted_proxies:
@@ -58,7 +58,8 @@ def check(client_id: str, path: str = "") -> Response:
         headers = proxy_sign_in.NOBODY
     if headers is not None:
         return Response(headers=headers)
-    if not asked.wants_page or request.args.get("answer") == "status":
+    # Exactly so: Envoy appends the query of the request, which is anybody's.
+    if not asked.wants_page or request.query_string == b"answer=status":
         return errors.as_json(
             "login_required",
             "Nobody is signed in, or the session does not admit to this application.",

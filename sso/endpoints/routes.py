@@ -130,7 +130,7 @@ ROUTES = (
     # Asked by the proxies in front of applications (`config.urls.FORWARD_AUTH`).
     Route("{base}/forward-auth/<client_id>", "forward_auth", forward_auth.check, EVERY, PROTOCOL,
           refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
-    Route("{base}/forward-auth/<client_id>/<path:path>", "forward_auth_below", forward_auth.check,
+    Route("{base}/forward-auth/<client_id>/<rest:path>", "forward_auth_below", forward_auth.check,
           EVERY, PROTOCOL, refused=Event.PROXY_REQUEST_REFUSED, quiet=True),
     Route("{base}/saml/metadata", "saml_metadata", saml.metadata, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=300),

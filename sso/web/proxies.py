@@ -94,7 +94,8 @@ def _remedy(scheme: str | None, trusted: int) -> str:
 
 
 class _WholePath:
-    """Restore the prefix that a proxy removed and passed on in `X-Forwarded-Prefix`.
+    """Restore the prefix that a proxy removed and passed on in `X-Forwarded-Prefix`; ignore what is
+    about its connection.
 
     Routes include it, because the issuer does (SSO_BASE_URL). Any other prefix is ignored.
     """
@@ -112,4 +113,7 @@ class _WholePath:
             path = environ.get("PATH_INFO", "")
             if not f"{path}/".startswith(f"{self.base_path}/"):
                 environ["PATH_INFO"] = prefix + path
+        # Caddy asks about a WebSocket with the headers of its handshake (forward auth). Werkzeug
+        # would find no route for it; a server may ignore it (RFC 9110 §7.8).
+        environ.pop("HTTP_CONNECTION", None)
         return self.application(environ, start_response)

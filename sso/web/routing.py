@@ -18,6 +18,7 @@ from flask_login import LoginManager
 from flask_wtf import CSRFProtect
 from flask_wtf.csrf import CSRFError
 from jinja2 import ChoiceLoader, DictLoader, PrefixLoader
+from werkzeug.routing import BaseConverter
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
 
@@ -100,12 +101,21 @@ class _Table:
     protocol_prefixes: tuple[str, ...] = ()
 
 
+class Rest(BaseConverter):
+    """The rest of a path, which may be empty or begin with another slash."""
+
+    part_isolating = False
+    regex = ".*?"
+    weight = 300
+
+
 def register(app: Flask, routes: Iterable[Route]) -> None:
     """Register the routes with their blueprints."""
     settings: Settings = app.extensions["sso.settings"]
     blueprints = {name: Blueprint(name, __name__) for name in (PAGES, ADMIN, PROTOCOL)}
     table = app.extensions[_EXTENSION] = _Table()
     app.request_class = RoutedRequest
+    app.url_map.converters["rest"] = Rest
     app.url_map.merge_slashes = False  # a redirect would tell outsiders that there is a page
     for route in routes:
         path = route.path.format(base=settings.base_path)

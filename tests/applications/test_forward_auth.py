@@ -1,8 +1,11 @@
-"""Real nginx and Caddy, as their presets configure them, before an application without sign-in."""
+"""Real nginx, Caddy and Envoy, configured by their presets, and an application behind."""
 
+import base64
+import hashlib
 import json
 import re
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -10,7 +13,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 import requests
@@ -18,7 +21,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from tests.applications.conftest import DANA, PASSWORD
-from tests.applications.software import Application
+from tests.applications.software import Application, python
 from tests.support.processes import Server, require
 from tests.support.proxied import IDENTITY, NAVIGATION
 
@@ -31,6 +34,7 @@ FORGED = {
     "X-Forwarded-Uri": "/health",
     "X-Forwarded-Method": "OPTIONS",
 }  # fmt: skip
+ARRIVED = threading.Event()
 NGINX = """daemon off;
 master_process off;
 pid {folder}/pid;
@@ -65,16 +69,50 @@ def echo() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         """Names of headers arrive as they were sent: other servers drop those with underscores."""
 
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
+            if self.headers.get("Upgrade"):
+                self._be_a_socket()
+            elif self.path == "/stream":
+                self._stream()
+            else:
+                self._show()
+
+        do_POST = do_HEAD = do_OPTIONS = do_GET
+
+        def _show(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
             body = json.dumps({"method": self.command, "headers": headers}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body if self.command != "HEAD" else b"")
 
-        do_POST = do_GET
+        def _be_a_socket(self) -> None:
+            """Send back what comes, after the handshake (RFC 6455 §4.2.2)."""
+            key = f"{self.headers['Sec-WebSocket-Key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            self.send_response(101)
+            self.send_header("Upgrade", "websocket")
+            self.send_header("Connection", "Upgrade")
+            accept = base64.b64encode(hashlib.sha1(key.encode()).digest())
+            self.send_header("Sec-WebSocket-Accept", accept.decode())
+            self.end_headers()
+            self.wfile.write(self.rfile.read(5))
+            self.close_connection = True
+
+        def _stream(self) -> None:
+            """Send an event, and the next one after the first has arrived."""
+            ARRIVED.clear()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"data: 1\n\n")
+            self.wfile.flush()
+            ARRIVED.wait(10)
+            self.wfile.write(b"data: 2\n\n")
+            self.close_connection = True
 
         def log_message(self, *_: object) -> None: ...
 
@@ -99,6 +137,17 @@ def caddy(app: Application) -> AbstractContextManager[None]:
     file = app.folder / "Caddyfile"
     file.write_text("{\n    admin off\n}\n" + site)
     return app.running(program, "run", "--config", str(file), path="/health")
+
+
+def envoy(app: Application) -> AbstractContextManager[None]:
+    site = app.printed("envoy.yaml").replace(
+        'address: "::", ipv4_compat: true', "address: 127.0.0.1"
+    )
+    file = app.folder / "envoy.yaml"
+    file.write_text(site)
+    program = str(python("envoy") / "bin/envoy")
+    options = ("--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
+    return app.running(program, "-c", str(file), *options, path="/health")
 
 
 @dataclass
@@ -155,7 +204,7 @@ class Person:
         return {**form, "decision": decision}
 
 
-@pytest.mark.parametrize("proxy", [nginx, caddy])
+@pytest.mark.parametrize("proxy", [nginx, caddy, envoy])
 def test_an_application_without_sign_in(
     tmp_path: Path,
     server: Server,
@@ -171,6 +220,7 @@ def test_an_application_without_sign_in(
         check_sign_in(person, server)
         check_forged_headers(person, stranger)
         check_what_is_no_page(person, stranger)
+        check_sockets_and_streams(person, Person(app))
         check_sign_out(person)
         check_a_disabled_account(person, server)
 
@@ -215,6 +265,48 @@ def check_what_is_no_page(person: Person, stranger: Person) -> None:
     sent = stranger.http.post(url, form, headers=headers, allow_redirects=False, timeout=20)
     assert sent.status_code == 303
     assert stranger.follow(sent).url == f"{url}?id=7"
+
+
+def check_sockets_and_streams(person: Person, stranger: Person) -> None:
+    assert socket_says(person) == ("101", b"hello")
+    assert socket_says(stranger) == ("401", b"")
+    answer = person.http.get(f"{person.app.url}/stream", stream=True, timeout=20)
+    events = answer.iter_lines()
+    assert next(events) == b"data: 1"
+    assert not ARRIVED.is_set()
+    ARRIVED.set()
+    assert b"data: 2" in list(events)
+    assert person.shown("/file", Range="bytes=0-9")["range"] == "bytes=0-9"
+    head = person.http.head(f"{person.app.url}/page", headers=NAVIGATION, timeout=20)
+    assert (head.status_code, head.text) == (200, "")
+    preflight = stranger.http.options(
+        f"{person.app.url}/feed",
+        headers={"Origin": "https://a.example", "Access-Control-Request-Method": "PUT"},
+        timeout=20,
+    )
+    assert preflight.status_code == 401
+
+
+def socket_says(person: Person) -> tuple[str, bytes]:
+    """Open a WebSocket and send it something; return the status and the answer."""
+    place = urlsplit(person.app.url)
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in person.http.cookies)
+    lines = [
+        "GET /socket HTTP/1.1", f"Host: {place.netloc}", f"Origin: {person.app.url}",
+        "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-Fetch-Mode: websocket",
+        f"Cookie: {cookies}",
+    ]  # fmt: skip
+    with socket.create_connection((place.hostname, place.port or 80), timeout=20) as connection:
+        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        answer = connection.makefile("rb")
+        status = answer.readline().split()[1].decode()
+        while answer.readline().strip():
+            pass
+        if status != "101":
+            return status, b""
+        connection.sendall(b"hello")
+        return status, answer.read(5)
 
 
 def check_sign_out(person: Person) -> None:

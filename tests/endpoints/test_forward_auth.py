@@ -117,13 +117,42 @@ def test_other_methods(wiki: Proxied, browser: Browser, user: User, method: str)
     assert "Access-Control-Allow-Origin" not in answer.headers
     wiki.sign_in(browser)
     assert wiki.ask("/", method=method).status_code == 200
-    app, sent = wiki.app, {"X-Forwarded-Method": method, "X-Forwarded-Proto": "https"}
-    sent |= {"X-Forwarded-Host": "wiki.example.com", "X-Forwarded-Uri": "/"}
-    sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in wiki.cookies.items())
-    envoy = app.test_client(use_cookies=False).open(
-        f"{BASE}/forward-auth/{wiki.client_id}/a/b?c=d", method=method, headers=sent
-    )
-    assert envoy.status_code == 200
+    assert wiki.ask("/", method=method, path="/a/b?c=d").status_code == 200
+
+
+def test_a_websocket(wiki: Proxied, browser: Browser, user: User) -> None:
+    """Caddy asks with all headers of the handshake."""
+    handshake = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-Fetch-Mode": "websocket"}
+    for headers in (handshake, handshake | {"Sec-Fetch-Mode": ""}):
+        assert wiki.ask("/socket", headers).status_code == 401
+    wiki.sign_in(browser)
+    assert wiki.ask("/socket", handshake).status_code == 200
+
+
+APPENDED = [
+    "/",
+    "/a/b?c=d",
+    "//a",
+    "/a//b/",
+    "/../x",
+    "/%2e%2e%2fx",
+    "/%00",
+    "/%ff",
+    "/?answer=status",
+]
+
+
+@pytest.mark.parametrize("prefix", ["", "?path="])
+@pytest.mark.parametrize("appended", APPENDED)
+def test_envoy_appends_what_is_asked_for(
+    wiki: Proxied, browser: Browser, user: User, prefix: str, appended: str
+) -> None:
+    """With the prefix of our preset, no query makes it answer as for nginx."""
+    answer = wiki.ask("/page", path=prefix + appended)
+    is_for_nginx = prefix + appended == "/?answer=status"
+    assert answer.status_code == (401 if is_for_nginx else 303)
+    wiki.sign_in(browser)
+    assert wiki.ask("/page", path=prefix + appended).status_code == 200
 
 
 def test_head(wiki: Proxied, browser: Browser, user: User) -> None:
