@@ -361,7 +361,7 @@ ADDRESSES = {
     f"{BASE}/scim/v2/<path:path>": {"GET", "POST", "PUT", "PATCH", "DELETE"},
     f"{BASE}/client-logo": {"GET"},
     f"{BASE}/forward-auth/<client_id>": EVERY,
-    f"{BASE}/forward-auth/<client_id>/<path:path>": EVERY,
+    f"{BASE}/forward-auth/<client_id>/<rest:path>": EVERY,
     f"{BASE}/backchannel-logout/<provider_id>": {"POST"},
     f"{BASE}/admin": {"GET"},
     f"{BASE}/admin/checks": {"GET", "POST"},
