@@ -1,5 +1,6 @@
 """Agents push their requests (RFC 9126), also before any person has allowed them."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -56,7 +57,7 @@ def test_the_whole_way(
     send(browser, party)
     assert stored(app) == (0, 1)  # nobody has been asked yet
     page = browser.sign_in()
-    assert "<strong><bdi>agent.example</bdi></strong> requests access" in page.html
+    assert "agent.example requests access" in re.sub(r"<[^>]+>", "", page.html)
     assert stored(app) == (0, 1)
     tokens = party.exchange(browser.allow().code).get_json()
     assert party.userinfo(tokens["access_token"]).status_code == 200
