@@ -193,6 +193,8 @@ def import_(
         print_json({"applied": not is_plan, "complete": not problem, **report.as_json()})
     else:
         report.show(is_plan)
+        if importing.PRIVILEGED in report.left_out.counts:
+            print_line("Groups that administer this server are imported with --allow-admins.")
         if is_plan:
             print_line("Nothing is changed yet.")
     if seconds and not as_json:

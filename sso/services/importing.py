@@ -113,7 +113,7 @@ def accept_hash(text: str) -> str | None:
 MOST_GROUPS = checks.MAX_GROUPS  # of one person
 SAME_EMAIL = "there is a user with this email address"
 SAME_ID = "there is a user with this ID, with another email address"
-PRIVILEGED = "a group that administers this server (see --allow-admins)"
+PRIVILEGED = "a group that administers this server"
 
 
 class Fate(StrEnum):

@@ -50,6 +50,8 @@ def program(preset: str, folder: Path) -> list[str | Path]:
     return [go(PROGRAMS / "libraries.go")]
 
 
-@pytest.mark.parametrize("preset", ["caddy-oauth2-proxy", "nginx-oauth2-proxy", "traefik-oauth2-proxy"])
+@pytest.mark.parametrize(
+    "preset", ["caddy-oauth2-proxy", "nginx-oauth2-proxy", "traefik-oauth2-proxy"]
+)
 def test_applications_behind_oauth2_proxy_are_registered_like_it(preset: str) -> None:
     assert loader.load(preset).registration == loader.load("oauth2-proxy").registration

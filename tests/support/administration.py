@@ -28,7 +28,7 @@ class StaffBrowser(Browser):
             more = {"headers": {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}, **more}
         return super().open(url, method, **more)
 
-    def send(self, **values: str | list[str]) -> Page:
+    def send(self, **values: Any) -> Page:
         """Send the page's form with all that stands in it, and these values."""
         forms = _WholeForm()
         forms.feed(self.page.html)

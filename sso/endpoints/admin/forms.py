@@ -186,7 +186,7 @@ class NewPersonForm(InviteForm):
 
 
 class ImportForm(PageForm):
-    """People as CSV. `plan`: the digest of the plan that the page showed."""
+    """People as CSV, pasted or from a file. `plan`: the digest of the plan that was shown."""
 
     csv = TextAreaField(
         lazy_gettext("People as CSV"),
@@ -196,6 +196,15 @@ class ImportForm(PageForm):
         ],
     )
     plan = HiddenField()
+
+    def take_file(self) -> None:
+        """Put the text of a file, if one was sent, in place of what is pasted.
+
+        Raises `ValueError` unless it is UTF-8.
+        """
+        file = request.files.get("file")
+        if file and (data := file.read()):
+            self.csv.data = data.decode("utf-8-sig")
 
 
 class PersonForm(EditForm, InviteForm):

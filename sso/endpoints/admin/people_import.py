@@ -48,6 +48,10 @@ def people_import() -> Response:
     outcomes: Sequence[Outcome] = ()
     digest_before, is_stale = form.plan.data or "", False
     with Refusal() as refusal:
+        try:
+            form.take_file()
+        except ValueError:
+            raise Invalid([Message("The file is not text in UTF-8.")]) from None
         if form.validate_on_submit():
             try:
                 people = _read(form.csv.data or "")

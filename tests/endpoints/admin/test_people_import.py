@@ -1,6 +1,7 @@
 """New people: with a password, and imported from CSV, where what is confirmed was shown."""
 
 import re
+from io import BytesIO
 
 import pytest
 from flask import Flask
@@ -126,6 +127,43 @@ def test_rows_that_are_none(app: Flask, ada: StaffBrowser, csv: str, reason: str
     assert reason in page.html
     assert "/tmp" not in page.html
     assert "Preview" in page.html
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_rows_from_a_file(app: Flask, ada: StaffBrowser, mark: bytes) -> None:
+    ada.open(IMPORT)
+    file = (BytesIO(mark + ROWS.replace("Erin <b>", "Zo\u00eb <b>").encode()), "people.csv")
+    page = ada.send(file=file, csv="email\nother@example.com\n")
+    assert "To be created: 3. Left out: 1." in page.html
+    assert "The people were imported." in ada.send().html
+    erin = find(app, "erin@example.com")
+    assert erin
+    assert erin.name == "Zo\u00eb <b>E</b>"
+    assert find(app, "other@example.com") is None
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("email,name\na@example.com,Zo\u00eb\n".encode("latin-1"), "not text in UTF-8"),
+        (b"\xff\xfeemail", "not text in UTF-8"),
+        (b"email\n" + b"e@example.com\n" * 8000, "too long"),
+        (b"email\n", "There are no rows"),
+        (b"", "Paste the rows"),
+    ],
+)
+def test_files_that_are_none(app: Flask, ada: StaffBrowser, data: bytes, reason: str) -> None:
+    ada.open(IMPORT)
+    page = ada.send(file=(BytesIO(data), "people.csv"), csv="")
+    assert page.status == 200
+    assert reason in page.html
+
+
+def test_the_preview_names_no_option_of_a_command(app: Flask, ada: StaffBrowser) -> None:
+    ada.open(IMPORT)
+    page = ada.send(csv=ROWS)
+    assert "a group that administers this server" in page.html
+    assert "--allow" not in page.html
 
 
 def test_bounds_and_passwords(app: Flask, ada: StaffBrowser) -> None:
