@@ -22,7 +22,6 @@ from sso.checkup.sign_in import Browser
 from tests.applications.software import OpenedBrowser, environ, node, node_program, python
 from tests.applications.test_mcp_configurations import lines, running
 from tests.support.documents import APP, DOMAIN, DocumentHost
-from tests.support.mcp_servers import EnterpriseServer
 from tests.support.processes import Server, free_port
 
 pytestmark = pytest.mark.slow
@@ -242,45 +241,6 @@ def test_the_inspector(scene: Scene, tmp_path: Path, by_document: bool) -> None:
         printed, _ = process.communicate(timeout=60)
         assert process.returncode == 0
     assert "Buy milk." in printed
-
-
-def test_the_inspector_with_an_identity_assertion(scene: Scene, tmp_path: Path) -> None:
-    """Enterprise-managed authorization: the MCP server's own authorization server asks nobody."""
-    browser, callback = OpenedBrowser(tmp_path), f"http://127.0.0.1:{free_port()}/oauth/callback"
-    with EnterpriseServer(tmp_path, scene.server.base_url).running() as enterprise:
-        listed = f"{enterprise.origin} {enterprise.CLIENT} read"
-        options = ("--exchange", "--first-party", "--id-jag-audience", listed)
-        scopes = ("--scope", "openid offline_access")
-        client = scene.server.register("Inspector at work", callback, *options, *scopes)
-        provider = {
-            "issuer": scene.server.base_url,
-            "clientId": client["client_id"],
-            "clientSecret": client["client_secret"],
-        }
-        own, servers = tmp_path / "client.json", tmp_path / "mcp.json"
-        own.write_text(json.dumps({"enterpriseManagedAuth": {"enabled": True, "idp": provider}}))
-        oauth = {"enterpriseManaged": True, "clientId": enterprise.CLIENT, "scopes": "read"}
-        work = {"type": "streamable-http", "url": enterprise.url, "oauth": oauth}
-        servers.write_text(json.dumps({"mcpServers": {"work": work}}))
-        arguments = ["--cli", "--config", str(servers), "--server", "work", "--format", "json"]
-        arguments += ["--method", "tools/call", "--tool-name", "latest"]
-        arguments += ["--client-config", str(own), "--callback-url", callback]
-        trusting = {"NODE_EXTRA_CA_CERTS": str(enterprise.certificate)}
-        with started(
-            tmp_path, INSPECTOR, *arguments, **trusting, **ALONE, **browser.environ
-        ) as process:
-            visitor = Browser(scene.server.base_url, callback)
-            page = visitor.submit(
-                visitor.open(browser.url()), {"email": EMAIL, "password": PASSWORD}
-            )
-            page = visitor.submit(page, {"decision": "allow"})  # it sends prompt=consent
-            assert requests.get(page.url, timeout=20).ok
-            printed, _ = process.communicate(timeout=60)
-            assert process.returncode == 0
-    assert "Buy milk." in printed
-    users = json.loads(scene.server.flask("user", "show", EMAIL, "--json"))
-    asserted = {(each["sub"], each["resource"], each["scope"]) for each in enterprise.assertions}
-    assert asserted == {(users["id"], enterprise.url, "read")}
 
 
 @pytest.mark.parametrize("by_document", [True, False], ids=["document", "registered"])

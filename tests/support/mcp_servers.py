@@ -5,13 +5,10 @@ They verify real tokens with the published keys. What a test changes is wrong wi
 
 import base64
 import json
-import secrets
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import requests
@@ -21,7 +18,6 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from werkzeug.serving import make_server
 
-from tests.support.listeners import certificate
 from tests.support.processes import free_port
 
 PATH = "/mcp"
@@ -98,93 +94,15 @@ class McpServer:
 
     @contextmanager
     def running(self) -> Iterator["McpServer"]:
-        with _serving(self.flask, self.port):
+        server = make_server("127.0.0.1", self.port, self.flask, True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
             yield self
-
-
-class EnterpriseServer:
-    """An MCP server with an authorization server of its own, at https://localhost.
-
-    That one takes identity assertions of `issuer` for the client `CLIENT`, and asks nobody.
-    """
-
-    CLIENT = "assistant-there"
-
-    def __init__(self, folder: Path, issuer: str) -> None:
-        self.issuer, self.port = issuer, free_port()
-        self.certificate = certificate(folder, 1, "localhost")
-        self.origin = f"https://localhost:{self.port}"
-        self.url = self.origin + PATH
-        self.assertions: list[dict[str, Any]] = []
-        self._tokens: set[str] = set()
-        self._flask = Flask("enterprise")
-        add = self._flask.add_url_rule
-        add("/.well-known/oauth-authorization-server", "metadata", self._metadata)
-        add(f"/.well-known/oauth-protected-resource{PATH}", "resource", self._resource)
-        add("/token", "token", self._token, methods=["POST"])
-        add(PATH, "call", self._call, methods=["POST"])
-
-    def _metadata(self) -> Any:
-        return {
-            "issuer": self.origin,
-            "authorization_endpoint": f"{self.origin}/authorize",
-            "token_endpoint": f"{self.origin}/token",
-            "response_types_supported": ["code"],
-            "grant_types_supported": ["urn:ietf:params:oauth:grant-type:jwt-bearer"],
-        }
-
-    def _resource(self) -> Any:
-        return {"resource": self.url, "authorization_servers": [self.origin]}
-
-    def _token(self) -> Any:
-        published = requests.get(f"{self.issuer}/oauth2/jwks", timeout=10).json()
-        keys = KeySet.import_key_set(published)
-        assertion = jwt.decode(request.form["assertion"], keys, algorithms=["RS256"])
-        assert assertion.header["typ"] == "oauth-id-jag+jwt"
-        assert (assertion.claims["iss"], assertion.claims["aud"]) == (self.issuer, self.origin)
-        assert assertion.claims["client_id"] == request.form["client_id"] == self.CLIENT
-        self.assertions.append(assertion.claims)
-        self._tokens.add(token := secrets.token_urlsafe())
-        return {"access_token": token, "token_type": "Bearer", "expires_in": 300}
-
-    def _call(self) -> Any:
-        if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self._tokens:
-            return "", 401, {"WWW-Authenticate": "Bearer"}
-        message = request.get_json()
-        if "id" not in message:
-            return "", 202
-        server = {"name": "Notes", "version": "1.0.0"}
-        version = message.get("params", {}).get("protocolVersion")
-        results: dict[str, Any] = {
-            "initialize": {
-                "protocolVersion": version,
-                "capabilities": {"tools": {}},
-                "serverInfo": server,
-            },
-            "tools/list": {"tools": [{"name": "latest", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": "Buy milk."}]},
-        }
-        return {"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}
-
-    @contextmanager
-    def running(self) -> Iterator["EnterpriseServer"]:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(self.certificate)
-        with _serving(self._flask, self.port, tls):
-            yield self
-
-
-@contextmanager
-def _serving(flask: Flask, port: int, tls: ssl.SSLContext | None = None) -> Iterator[None]:
-    server = make_server("127.0.0.1", port, flask, True, ssl_context=tls)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
+        finally:
+            server.shutdown()
+            thread.join(10)
+            server.server_close()
 
 
 def jwt_part(text: str) -> bytes:
