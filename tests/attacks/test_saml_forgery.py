@@ -100,6 +100,26 @@ def test_a_signature_cannot_be_wrapped(app: Flask, wiki: ServiceProvider, varian
         xml_signatures.verify(root, certificates(pair().certificate))
 
 
+def test_the_only_reference_is_to_the_message() -> None:
+    """Refused before anything is computed: whatever a library makes of the others (Core §5.4.2)."""
+    whole = signed_xml(authn_request(), pair())
+    for change in ("another reference", "the document", "no reference", "another ID", "no ID"):
+        root = etree.fromstring(whole)
+        reference = root.find(f".//{{{DS}}}Reference")
+        if change == "another reference":
+            reference.addnext(copy.deepcopy(reference))
+        elif change == "no reference":
+            reference.getparent().remove(reference)
+        elif change == "the document":
+            reference.set("URI", "")
+        elif change == "another ID":
+            root.set("ID", "_another")
+        else:
+            del root.attrib["ID"]
+        with pytest.raises(WrongSignature, match="does not cover the message, and nothing else"):
+            xml_signatures.verify(root, certificates(pair().certificate))
+
+
 def test_an_unsigned_request_where_signed_ones_are_required(
     app: Flask, wiki: ServiceProvider
 ) -> None:

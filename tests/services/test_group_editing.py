@@ -1,5 +1,6 @@
 """Groups with members: what renaming and deleting one does to users and clients."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -34,6 +35,26 @@ def test_a_group_outlives_its_last_member(app: Flask) -> None:
         db.session.commit()
         assert group("staff").version == before + 1
         assert groups.all_members("staff") == []
+
+
+def test_each_change_of_members_is_a_new_version(app: Flask) -> None:
+    """Otherwise somebody who read the group before would undo it without a warning (If-Match)."""
+    ids = [make_user(app, f"{name}@example.com").id for name in "de"]
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({"added": ids[:1]}, True),
+        ({"added": ids[:1]}, False),  # is there already
+        ({"removed": ids[1:]}, False),
+        ({"whole": ids}, True),
+        ({"whole": ids[1:]}, True),
+        ({"removed": ids[1:]}, True),
+    ]
+    with app.app_context():
+        made = group_editing.create(OLGA, "staff")
+        for change, is_new in cases:
+            before = group("staff").version
+            group_editing.change(OLGA, made.id, **change)
+            db.session.commit()
+            assert (group("staff").version > before) is is_new, change
 
 
 def test_renamed_for_members_and_clients(app: Flask) -> None:
