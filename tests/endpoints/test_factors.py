@@ -227,6 +227,25 @@ def test_removing_the_last_factor_takes_the_codes_too(app: Flask, signed_in: Bro
     assert "alert" in signed_in.submit(action="new_codes").html
 
 
+def test_the_last_factor_is_called_so(app: Flask, signed_in: Browser) -> None:
+    def question(action: str) -> str:
+        listed = signed_in.open(FACTORS).html
+        (link,) = re.findall(rf'href="([^"]*action={action}[^"]*)"', listed)
+        return signed_in.open(html.unescape(link)).html
+
+    text = "your only second factor"
+    enrol_passkey(signed_in, Authenticator())
+    assert text in question("remove_passkey")
+    enrol_totp(signed_in)
+    assert text not in question("remove_passkey")
+    assert text not in question("remove_totp")
+    signed_in.submit(action="remove_totp")
+    with app.app_context():
+        db.session.execute(update(User).values(password_hash=None))
+        db.session.commit()
+    assert text not in question("remove_passkey")  # there is no password that would be enough
+
+
 def test_the_only_way_to_sign_in_stays(app: Flask, signed_in: Browser) -> None:
     key = Authenticator()
     enrol_passkey(signed_in, key)

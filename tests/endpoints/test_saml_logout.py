@@ -190,6 +190,17 @@ def test_a_sign_out_by_openid_connect_ends_both(
     assert not is_signed_in(browser)
 
 
+def test_a_service_provider_without_a_logout_url_signs_out_too(app: Flask, clock: Clock) -> None:
+    """There is nowhere to send the answer; the person stays here."""
+    make_user(app)
+    wiki = make_service_provider(app, first_party=True, saml_certificates=pair().certificate)
+    browser = Browser(app)
+    xml = logout_request(wiki.sign_on(browser), at=timestamp(clock.now()))
+    page = browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
+    assert (page.status, page.is_at_server) == (200, True)
+    assert not is_signed_in(browser)
+
+
 def test_the_end_here_is_told_to_openid_connect(
     app: Flask, clock: Clock, wiki: ServiceProvider
 ) -> None:
