@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit
-from sso.config.client_fields import JWT_BEARER
+from sso.config.client_fields import AUTHORIZATION_CODE, JWT_BEARER
 from sso.extensions import db
-from sso.models import User
+from sso.models import Grant, LogoutDelivery, User
 from sso.process import addresses
 from sso.services import accounts, clients, revocation
 from sso.services.checks import Invalid
+from sso.store import users
 from tests.conftest import Clock
 from tests.support import assertions, platforms
 from tests.support.actors import BASE, ISSUER, Browser, claims_of, header_of
@@ -222,6 +224,30 @@ def test_registrations_that_are_refused(app: Flask, fields: dict[str, Any], text
 def test_audiences_that_are_refused(app: Flask, entry: str) -> None:
     with pytest.raises(Invalid):
         make_asserting(app, id_jag_audiences=[entry])
+
+
+def test_without_a_session_there_is_no_logout_token(
+    app: Flask, platform: Platform, user: User, browser: Browser
+) -> None:
+    """What an assertion gave ends with the account, and names no session to end there."""
+    bridge = Bridge(
+        app, platform, user, make_api(app),
+        grant_types=[AUTHORIZATION_CODE, JWT_BEARER],
+        redirect_uris=["https://books.example/callback"],
+        backchannel_logout_uri="https://books.example/logout",
+    )  # fmt: skip
+    assert bridge.ask().status_code == 200
+    browser.sign_in()
+    assert bridge.client.exchange(browser.approve(bridge.client, scope="openid").code).get_json()
+    with app.app_context():
+        disabled = users.find(user.id)
+        assert disabled
+        accounts.disable(audit.SYSTEM, disabled)
+        db.session.commit()
+        sids = db.session.scalars(select(LogoutDelivery.sid)).all()
+        grants = db.session.scalars(select(Grant.sid).where(Grant.ended_at.is_not(None))).all()
+    assert len(grants) == 2
+    assert sids == [sid for sid in grants if sid]
 
 
 def test_an_issuer_is_listed_once(app: Flask) -> None:
