@@ -11,6 +11,7 @@ rows is bounded.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from threading import Lock
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -67,6 +68,40 @@ answers it.
 _TELL_MANY = select(ARE_MANY_UNREDEEMED.label("are_many"))
 
 
+class _Uncounted:
+    """How many codes of a user may still be stored before they are counted again.
+
+    Each process remembers what it has counted, so that somebody whose codes are redeemed, as by a
+    program that signs in in a loop, costs one statement. Codes of other processes are not counted
+    meanwhile: together, each of them may exceed the limit by as many as it remembers.
+    """
+
+    def __init__(self, most_users: int) -> None:
+        self.most_users = most_users
+        self._left: dict[UUID, int] = {}
+        self._lock = Lock()
+
+    def allow(self, user_id: UUID, count: int) -> None:
+        """Remember that so many more of a user need not be counted."""
+        with self._lock:
+            if len(self._left) >= self.most_users:
+                self._left.clear()
+            self._left[user_id] = count
+
+    def take(self, user_id: UUID) -> bool:
+        """Return whether one more of a user need not be counted."""
+        if not self._left:
+            return False
+        with self._lock:
+            left = self._left.pop(user_id, 0)
+            if left > 1:
+                self._left[user_id] = left - 1
+        return left > 0
+
+
+_UNCOUNTED = _Uncounted(most_users=10_000)
+
+
 def are_many_unredeemed(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
     """Return whether a user got so many codes that the unredeemed ones have to be counted."""
     values = {"user_id": user_id, "codes_since": codes_since}
@@ -83,8 +118,11 @@ def drop_oldest_unredeemed(connection: Connection, user_id: UUID, codes_since: d
     """
     values = {"user_id": user_id, "codes_since": codes_since}
     row = prepared.first(connection, _COUNT, values)
-    if row is None or row["count"] < MOST_UNREDEEMED:
-        return True  # most were redeemed, or another request of the user has dropped some
+    count = row["count"] if row else 0
+    if count < MOST_UNREDEEMED:  # most were redeemed, or another request has dropped some
+        # One of them is for the code that is about to be stored.
+        _UNCOUNTED.allow(user_id, min(_AT_ONCE, MOST_UNREDEEMED - count - 1))
+        return True
     oldest = (
         select(_UNREDEEMED_CODES.c.grant_id)
         .select_from(_WITH_CODES)
@@ -246,6 +284,8 @@ def add(
     if seen.consent is not None:
         add, add_one_of_many = _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT
         values["consent_seen"] = seen.consent
+    if _UNCOUNTED.take(columns["user_id"]):
+        return add_one_of_many.run(connection, values, is_last)
     return add.run(connection, values, is_last) or (
         are_many_unredeemed(connection, columns["user_id"], codes_since)
         and _lock_in_order(connection, values)

@@ -105,6 +105,29 @@ def test_redeemed_ones_are_not_counted(clock: Clock, app: Flask, user: User) -> 
     assert client.exchange(first).status_code == 200
 
 
+def test_redeemed_ones_cost_one_statement(
+    clock: Clock, app: Flask, user: User, statements: Callable[..., Any]
+) -> None:
+    """Nobody counts hundreds of them at each request; the limit holds for what comes after."""
+    browser, client, _ = flood(app, user, MOST - 2, used=True)
+    browser.authorize(client)
+
+    def cost() -> int:
+        with statements() as ran:
+            assert browser.authorize(client).code
+        return len(ran)
+
+    usual = cost()
+    counting = [cost() for _ in range(6)]
+    assert counting[0] > usual
+    assert set(counting[1:]) == {usual}
+    for _ in range(MOST + 20):  # none of these is redeemed
+        browser.authorize(client)
+    with app.app_context():
+        unredeemed = select(func.count()).where(AuthorizationCode.used_at.is_(None))
+        assert MOST - 60 < (db.session.scalar(unredeemed) or 0) <= MOST
+
+
 def test_expired_ones_are_not_counted(clock: Clock, app: Flask, user: User) -> None:
     browser, client, _ = flood(app, user, MOST)
     clock.move(seconds=61)
