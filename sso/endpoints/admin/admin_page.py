@@ -204,9 +204,8 @@ def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str,
     `number`, counted from the first page on the way here.
     """
     endpoint = (request.endpoint or "").removeprefix("admin.")
-    left_out = (name, _PLACE, "done", *without)
     number = _page_number() if name in request.args else 1
-    kept = {key: request.args.getlist(key) for key in request.args if key not in left_out}
+    kept = _kept(name, *without)
     urls: dict[str, Any] = {
         where: url(endpoint, **kept, **{name: place, _PLACE: str(number + step)})
         for where, place, step in (("previous", part.previous, -1), ("next", part.next, 1))
@@ -222,8 +221,7 @@ def numbered(rows: Sequence[T]) -> tuple[Sequence[T], dict[str, Any], "Total"]:
     total = Total(len(rows))
     number = max(1, min(_page_number(), total.pages))
     endpoint = (request.endpoint or "").removeprefix("admin.")
-    left_out = (_PLACE, "page", "done")
-    kept = {key: request.args.getlist(key) for key in request.args if key not in left_out}
+    kept = _kept("page")
     urls: dict[str, Any] = {
         where: url(endpoint, **kept, **{_PLACE: str(number + step)})
         for where, step in (("previous", -1), ("next", 1))
@@ -231,6 +229,19 @@ def numbered(rows: Sequence[T]) -> tuple[Sequence[T], dict[str, Any], "Total"]:
     }
     first = (number - 1) * PAGE
     return rows[first : first + PAGE], urls | {"number": number} if urls else {}, total
+
+
+def _kept(*without: str) -> dict[str, list[str]]:
+    """Return the parameters of the URL that other pages of its list have, too.
+
+    Those that are options of `url_for`, which begin with an underscore, are none of a list.
+    """
+    left_out = {"endpoint", "done", _PLACE, *without}
+    return {
+        key: request.args.getlist(key)
+        for key in request.args
+        if key not in left_out and not key.startswith("_")
+    }
 
 
 def _page_number() -> int:

@@ -126,6 +126,10 @@ def test_totals_and_pages(app: Flask, ada: StaffBrowser, query: str) -> None:
     assert 'rel="prev"' in html
     for strange in ("n=0", "n=x", "n=99999", "n=-1", "page=bad"):
         assert ada.open(f"{ADMIN}/applications?{query}&{strange}").status == 200
+    for option in ("endpoint=x", "_scheme=javascript", "_method=DELETE", "_anchor=x"):
+        page = ada.open(f"{ADMIN}/applications?{query}&{option}")  # they are options of url_for
+        assert page.status == 200
+        assert option not in page.html.split('rel="next"')[1].split(">")[0]
     assert len(exported(ada, "applications", query)) == 2 * PAGE + 1
 
 
