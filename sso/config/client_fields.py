@@ -308,7 +308,8 @@ _TABLE = (
         default=False, stored=Stored.COLUMN,
         option=Option("first-party", update="Whether users are not asked for consent."),
         form=Input(N_("Do not ask people for consent")),
-        fact=Fact(N_("Consent"), on=N_("People are not asked."), off=N_("People are asked once.")),
+        fact=Fact(N_("Consent"), on=N_("People are not asked."), off=N_("People are asked once."),
+                  each_time=N_("People are asked each time.")),
     ),
     Field(
         "require_pkce", Kind.SWITCH, "Refuse requests without PKCE.",

@@ -101,12 +101,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Fact:
-    """The line on the page of administration. A value that is empty has one only with `empty`."""
+    """The line on the page of administration. A value that is empty has one only with `empty`.
+
+    `each_time`: in place of `on` and `off`, if people are asked for consent each time.
+    """
 
     title: str = ""  # as in the form
     empty: str = ""
     on: str = N_("yes")
     off: str = N_("no")
+    each_time: str = ""
 
 
 @dataclass(frozen=True)

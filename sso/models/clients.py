@@ -13,6 +13,7 @@ from sqlalchemy import ForeignKey, Index, LargeBinary, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
+from sso.config import urls
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_secret
 from sso.crypto import secrets
 from sso.extensions import Base, UtcDateTime
@@ -104,6 +105,23 @@ class ClientRegistration:
     def id_jag_issuers(self) -> list[str]:
         """The issuers whose identity assertions it may present."""
         return list(self.client_metadata.get("id_jag_issuers", []))
+
+    def asks_each_time(self, redirect_uri: str) -> bool:
+        """Return whether people are asked for consent each time that they return there.
+
+        Only the redirect URI identifies a public client, and any program on the user's device may
+        have the same one (RFC 8252 §8.6). Nobody vouches for an agent, and its document may have
+        changed.
+        """
+        # Behind a proxy, a code is of use in the browser only that asked for it.
+        is_on_device = self.is_public and not self.proxy_urls
+        return self.is_agent or (is_on_device and urls.is_native(redirect_uri))
+
+    @property
+    def always_asks(self) -> bool:
+        """Whether that is so at all its redirect URIs."""
+        uris = self.client_metadata.get("redirect_uris", ())
+        return self.is_agent or (bool(uris) and all(map(self.asks_each_time, uris)))
 
     @property
     def proxy_urls(self) -> list[str]:

@@ -32,7 +32,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.flow.decision import Policy
 from sso.flow.refusals import Reason
-from sso.models import Client, ClientLogo, ClientOrigin
+from sso.models import Client, ClientLogo, ClientOrigin, PushedRequest
 from sso.models.clients import HAS_HOME_URL, ClientRegistration
 from sso.store import lists, prepared
 from sso.store.lists import Match, Order, rows_with
@@ -202,15 +202,9 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return uri in registered
 
     def policy_at(self, redirect_uri: str) -> Policy:
-        """Return the policy for `flow.decision`. Only the redirect URI identifies a public client,
-        and any program on the user's device may have the same one (RFC 8252 §8.6). Nobody vouches
-        for an agent: people are asked each time, also because its document may have changed.
-        """
-        # Behind a proxy, a code is of use in the browser only that asked for it.
-        is_on_device = self.is_public and not self.proxy_urls
-        ask_each_time = self.is_agent or (is_on_device and urls.is_native(redirect_uri))
-        is_first_party = self.first_party and not self.is_agent
-        return Policy(is_first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
+        """Return the policy for `flow.decision`."""
+        is_first_party, groups = self.first_party and not self.is_agent, frozenset(self.groups)
+        return Policy(is_first_party, groups, self.require_mfa, self.asks_each_time(redirect_uri))
 
     def has_origin(self, origin: str) -> bool:
         """Return whether a script of this web origin may read answers to the client."""
@@ -324,8 +318,12 @@ def lock_to_remove(client_id: str) -> Client | None:
 
 
 def remove(client: Client) -> None:
-    """Delete a client with its consents, grants, codes and tokens (by foreign key)."""
+    """Delete a client with its consents, grants, codes and tokens (by foreign key), and what it
+    pushed, which a later client of the same ID must not use.
+    """
     db.session.execute(delete(Client).where(Client.client_id == client.client_id))
+    # Last, as `redemption.use_pushed` does.
+    db.session.execute(delete(PushedRequest).where(PushedRequest.client_id == client.client_id))
 
 
 def set_disabled(client: Client, is_disabled: bool) -> None:

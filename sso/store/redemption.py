@@ -270,7 +270,7 @@ def let_pushed_wait(connection: Connection, digest: str, now: datetime) -> None:
 def use_pushed(connection: Connection, digest: str, now: datetime, parameters: str) -> bool:
     """Use a request once; return False if it was used before. `parameters` replace the request's.
 
-    It must be the last statement of its transaction: whoever uses it, too, waits for the row.
+    It must be the last statement of its transaction: another answer waits for the row.
     """
     values = {"pushed_digest": digest, "now": now, "left": parameters}
     return prepared.changed(connection, _USE, values)

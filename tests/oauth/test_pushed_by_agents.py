@@ -17,6 +17,7 @@ from tests.explain.test_causes import command_in
 from tests.support.actors import Browser, Page, RelyingParty, pkce
 from tests.support.agents import AGENT, CALLBACK, DOCUMENT, Hosts, agent, answer, hosts
 from tests.support.explaining import Explain
+from tests.support.factories import make_client
 from tests.support.signing import EC, ED, KeyedParty, public
 
 __all__ = ["hosts"]
@@ -152,8 +153,22 @@ def test_a_client_that_is_disabled_or_deleted(
     with app.app_context():
         clients.delete(audit.SYSTEM, AGENT)
         db.session.commit()
-    page = browser.open_authorize({"client_id": AGENT, "request_uri": uri})
-    assert ("decision", "allow") in page.buttons  # a new agent: people are asked
+    assert stored(app) == (0, 0)
+    assert browser.open_authorize({"client_id": AGENT, "request_uri": uri}).status == 400
+    assert ("decision", "allow") in send(browser, party).buttons  # a new agent: people are asked
+
+
+def test_what_a_client_pushed_is_of_no_use_to_its_successor(app: Flask, user: User) -> None:
+    """An operator registers it again with its ID, and what strangers pushed for it waits."""
+    former = make_client(app, public=True)
+    uri = former.push().get_json()["request_uri"]
+    with app.app_context():
+        clients.delete(audit.SYSTEM, former.client_id)
+        fields = {"client_name": "Books", "redirect_uris": [former.redirect_uri]}
+        clients.register(audit.SYSTEM, fields, client_id=former.client_id)
+        db.session.commit()
+    query = {"client_id": former.client_id, "request_uri": uri}
+    assert Browser(app).open_authorize(query).status == 400
 
 
 @pytest.mark.parametrize(("name", "words"), [("off", "switched off"), ("listed", "not among")])

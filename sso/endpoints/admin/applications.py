@@ -99,7 +99,7 @@ def application() -> Response:
         "admin/application.html",
         client=client,
         logo=page.logo_url(fields.get("logo")),
-        facts=_facts(fields),
+        facts=_facts(client, fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         buttons=APPLICATION.buttons(client, "application_act"),
@@ -113,12 +113,14 @@ _FACTS = sorted(
 )
 
 
-def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _facts(client: Client, fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Return a line for each field that the page has: its title, and a text or URLs."""
     for field, fact in _FACTS:
         title = fact.title or (field.form.label if field.form else "")
         value = fields.get(field.name)
-        if field.kind is Kind.SWITCH:
+        if fact.each_time and client.always_asks:
+            yield {"title": title, "text": gettext(fact.each_time)}
+        elif field.kind is Kind.SWITCH:
             yield {"title": title, "text": gettext(fact.on if value else fact.off)}
         elif not value and fact.empty:
             yield {"title": title, "text": gettext(fact.empty)}

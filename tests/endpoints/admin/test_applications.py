@@ -12,6 +12,7 @@ from sso import audit
 from sso.config.client_fields import JWT_BEARER, TOKEN_EXCHANGE
 from sso.extensions import db
 from sso.models import Client
+from sso.models.clients import OPEN
 from sso.services import clients as services
 from sso.store import clients, refusals
 from tests.conftest import Clock
@@ -160,6 +161,31 @@ def test_it_is_changed(app: Flask, staff: StaffBrowser, client: RelyingParty) ->
             k: v for k, v in after.client_metadata.items() if k not in ("client_name", "groups")
         }
         assert kept == {k: v for k, v in metadata.items() if k not in ("client_name", "groups")}
+
+
+def test_how_often_people_are_asked(app: Flask, staff: StaffBrowser) -> None:
+    web, native, private = "https://a.example/cb", "http://127.0.0.1/cb", "com.example.a:/cb"
+    once, each_time = "People are asked once.", "People are asked each time."
+    not_asked = "People are not asked."
+    for uris, more, answer in (
+        ([web], {"public": False}, once),
+        ([web], {"public": True}, once),
+        ([web, native], {"public": True}, once),
+        ([native, private], {"public": True}, each_time),
+        ([native], {"public": True, "first_party": True}, each_time),
+        ([native], {"public": False, "first_party": True}, not_asked),
+    ):
+        client = make_client(app, redirect_uris=uris, **more)
+        page = staff.open(f"{ADMIN}/application?id={client.client_id}").html
+        assert [text for text in (once, each_time, not_asked) if text in page] == [answer], uris
+    with app.app_context():  # nobody vouches for an agent
+        row = clients.find(client.client_id)
+        assert row
+        row.registration = OPEN
+        db.session.commit()
+    page = staff.open(f"{ADMIN}/application?id={client.client_id}").html
+    assert each_time in page
+    assert not_asked not in page
 
 
 def test_two_administrators_who_edit_the_same_application(
