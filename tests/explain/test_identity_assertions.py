@@ -72,7 +72,8 @@ def test_why_none_is_issued(
     refused = ask_assertion(books, token, audience="https://other.example")
     run(app, (command_in(text) or "").replace("CLIENT_ID", "desk"))
     assert "It is registered now." in explain(refused)
-    assert command_in(why(audience="é")) is None
+    for audience in ("é", "https://other.example stranger admin"):  # no client ID of its choice
+        assert command_in(why(audience=audience)) is None
 
     text = why(scope="read write")
     assert f"asks for read write at {AUDIENCE}; it may request read there" in text
