@@ -1,6 +1,8 @@
 """APIs are registered, changed and deleted in the browser."""
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from flask import Flask
@@ -10,7 +12,7 @@ from sso.extensions import db
 from sso.models import Api
 from sso.services import apis as services
 from sso.store import apis, clients
-from tests.conftest import Clock
+from tests.conftest import Clock, Statements
 from tests.support.actors import BASE, ORIGIN, Page
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.events import events
@@ -199,10 +201,17 @@ def test_a_form_of_another_version_says_so(app: Flask, staff: StaffBrowser) -> N
 
 
 @pytest.mark.parametrize("api_id", ["", "nothing", "%00", "é", "x" * 5000])
-def test_there_is_no_such_api(staff: StaffBrowser, api_id: str) -> None:
+def test_there_is_no_such_api(
+    staff: StaffBrowser,
+    statements: Callable[[], AbstractContextManager[Statements]],
+    api_id: str,
+) -> None:
     for path in ("api", "api/edit", "api/secret", "api/act"):
         url = f"{BASE}/admin/{path}?id={api_id}"
-        assert staff.http.get(url, base_url=ORIGIN).status_code == 404
+        with statements() as ran:
+            assert staff.http.get(url, base_url=ORIGIN).status_code == 404
+        # PostgreSQL takes no NUL.
+        assert api_id != "%00" or not [text for text in ran if "FROM apis" in text]
 
 
 def test_the_helpdesk_sees_no_apis(app: Flask, clock: Clock) -> None:
