@@ -1,6 +1,7 @@
 """Statements about agents: clients that no operator registered, and the domains they come from."""
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, false, func, or_, select, update
 
@@ -84,7 +85,12 @@ def ids_of_domain(domain: str) -> list[str]:
             host(f"https://%.{_escaped(domain)}:%", escape="\\"),
         ),
     )
-    return sorted(db.session.scalars(statement))
+    # The patterns also match such a domain in the path of another one's URL.
+    return sorted(
+        client_id
+        for client_id in db.session.scalars(statement)
+        if domain in above(urlsplit(client_id).hostname or "")
+    )
 
 
 def _escaped(domain: str) -> str:

@@ -24,6 +24,7 @@ BELOW = ("https://a.agent.example/c", "https://b.a.agent.example:8443/c")
 OTHERS = (
     "https://notagent.example/c", "https://agent.example.org/c",
     "https://other.example/agent.example/c", "https://agent.example.other.example:8443/c",
+    "https://other.example/a.agent.example/c", "https://other.example/a.agent.example:8443",
 )  # fmt: skip
 
 
