@@ -369,6 +369,12 @@ def test_somebody_has_to_administer(app: Flask, apply: Apply) -> None:
     assert len(apply(moved)) == 2
 
 
+def test_where_nobody_administers_others_are_deleted(apply: Apply) -> None:
+    """The people are administered by command alone."""
+    apply([person(1), person(2)])
+    assert len(apply([person(2)], "--prune", "--yes")) == 1
+
+
 def test_first_passwords_are_hashed_before_anything_is_locked(
     app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
