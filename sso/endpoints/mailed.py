@@ -145,7 +145,9 @@ def sign_up() -> Response:
             note_sign_up(email)
             return page.done("pages.sign_up", sent="1")
         form.email.errors = [
-            N_("You cannot sign up with this address. The allowed domains are listed above.")
+            N_("You cannot sign up with this address.")
+            if by_provider  # then no domains are listed
+            else N_("You cannot sign up with this address. The allowed domains are listed above.")
         ]
     if "sent" in request.args:
         return sent(

@@ -18,7 +18,7 @@ from werkzeug.wrappers import Response
 from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import ImportForm
+from sso.endpoints.admin.forms import MOST_CSV, ImportForm
 from sso.endpoints.admin.people import PERSON
 from sso.extensions import db
 from sso.i18n.message import Message
@@ -64,6 +64,8 @@ def people_import() -> Response:
             if is_confirmed and _carry_out(outcomes, people):
                 return PERSON.done("imported")
             is_stale = is_confirmed or digest_before not in ("", form.plan.data)
+        elif len(form.csv.data or "") > MOST_CSV:
+            form.csv.data = ""  # it may have passwords, and nobody edits so much here
     return admin_page.form_page(
         "admin/people_import.html",
         "people",

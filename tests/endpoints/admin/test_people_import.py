@@ -157,6 +157,7 @@ def test_files_that_are_none(app: Flask, ada: StaffBrowser, data: bytes, reason:
     page = ada.send(file=(BytesIO(data), "people.csv"), csv="")
     assert page.status == 200
     assert reason in page.html
+    assert page.html.count("e@example.com") < 10
 
 
 def test_the_preview_names_no_option_of_a_command(app: Flask, ada: StaffBrowser) -> None:
