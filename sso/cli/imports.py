@@ -70,6 +70,7 @@ class Report:
     left_out: Reasons = field(default_factory=Reasons)
     without_password: int = 0
     too_slow: int = 0
+    has_staff: bool = False
     hash_methods: set[str] = field(default_factory=set)
     disabled: int = 0
     unverified: int = 0
@@ -84,6 +85,7 @@ class Report:
                 continue
             for name in outcome.left_out:
                 self.left_out.add(name, outcome)
+            self.has_staff |= outcome.is_kept_from_staff
             person = outcome.person
             self.without_password += person.password_hash is None
             self.disabled += person.disabled
@@ -193,7 +195,7 @@ def import_(
         print_json({"applied": not is_plan, "complete": not problem, **report.as_json()})
     else:
         report.show(is_plan)
-        if importing.PRIVILEGED in report.left_out.counts:
+        if report.has_staff:
             print_line("Groups that administer this server are imported with --allow-admins.")
         if is_plan:
             print_line("Nothing is changed yet.")

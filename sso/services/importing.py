@@ -134,6 +134,7 @@ class Outcome:
     left_out: list[str] = field(default_factory=list)
     method: str | None = None
     is_too_slow: bool = False  # imported without the password
+    is_kept_from_staff: bool = False  # imported without a group that administers
 
 
 @dataclass
@@ -228,6 +229,7 @@ def _take_groups(outcome: Outcome, rules: Rules) -> None:
             outcome.left_out.append("a group whose name is not valid here")
         elif name in (settings.admin_group, settings.helpdesk_group) and not rules.allow_admins:
             outcome.left_out.append(PRIVILEGED)
+            outcome.is_kept_from_staff = True
         elif len(person.groups) == MOST_GROUPS:
             outcome.left_out.append(f"groups after the first {MOST_GROUPS}")
             break

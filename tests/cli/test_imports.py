@@ -189,6 +189,17 @@ def test_no_file_makes_an_administrator_by_itself(app: Flask, run: Import) -> No
     assert deliberate.groups == ["sso-administrators"]
 
 
+@pytest.mark.parametrize(("groups", "is_told"), [("staff", False), ("sso-helpdesk", True)])
+def test_the_report_names_the_option(
+    app: Flask, tmp_path: Path, groups: str, is_told: bool
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(table([person(1, groups=groups)]))
+    done = app.test_cli_runner().invoke(args=["user", "import", "csv", str(path), "--plan"])
+    assert done.exit_code == 0, done.output
+    assert ("are imported with --allow-admins" in done.stdout) == is_told
+
+
 def test_no_file_fills_memory_or_the_terminal(
     app: Flask, run: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
