@@ -16,6 +16,7 @@ FILES = (
 )
 TRANSLATED = {"Message", "N_"}
 ELSEWHERE = {
+    "agent_identity.described",  # for commands
     # Commands print these beside what they did, or about options that pages have not.
     *(
         "changes.without_effect",
