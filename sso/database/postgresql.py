@@ -313,8 +313,8 @@ class _Connecting:
         hosts, ports = (str(keywords.get(name, "")).split(",") for name in ("host", "port"))
         if len(hosts) > 1 and len(hosts) == len(ports) and "hostaddr" not in keywords:
             pairs = sorted(zip(hosts, ports, strict=True), key=lambda pair: pair != self.last)
-            hosts, ports = zip(*pairs, strict=True)  # type: ignore[assignment]
-            keywords["host"], keywords["port"] = ",".join(hosts), ",".join(ports)
+            keywords["host"] = ",".join(host for host, _ in pairs)
+            keywords["port"] = ",".join(port for _, port in pairs)
 
 
 def _set_local(options: str) -> str:

@@ -316,8 +316,11 @@ def _issuer(case: Case) -> Explanation:
             Message("The client was not registered for this issuer. It is registered now."),
             _TRY_AGAIN,
         )
+    cause = Message("The client is not registered for assertions of %(issuer)s.", issuer=issuer)
+    if FIELDS["id_jag_issuers"].url_error(issuer):
+        return Explanation(cause, _AT_THE_ISSUER)
     return Explanation(
-        Message("The client is not registered for assertions of %(issuer)s.", issuer=issuer),
+        cause,
         Message("If it may present them, add the issuer:"),
         case.update("--add-id-jag-issuer", issuer),
     )

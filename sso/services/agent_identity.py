@@ -47,8 +47,8 @@ class AgentIdentity:
 
     `domain`: where its metadata document is, with the port unless that is 443; `None` if it
     registered itself. `name`: what it calls itself; `None` if that could be mistaken for somebody
-    else's. `is_local`: the answer goes to a
-    program on the device of the user, and any program there could pretend to be this agent.
+    else's. `is_local`: the answer goes to a program on the device of the user, and any program
+    there could pretend to be this agent.
     """
 
     domain: str | None

@@ -5,7 +5,7 @@ they are stored. Programs send and receive them as JSON (RFC 7591 §2).
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -262,6 +262,15 @@ def disable(actor: Actor, client_id: str) -> Client:
     _end_access(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
+
+
+def lock_all(client_ids: Iterable[str]) -> None:
+    """Lock clients that are changed one after the other in this transaction.
+
+    Each change locks grants, and everybody locks those after clients.
+    """
+    for client_id in sorted(client_ids):
+        clients.lock(client_id)
 
 
 @audit.acting

@@ -80,7 +80,7 @@ def test_a_misleading_name_is_on_no_page(
 def test_another_port_of_a_domain(
     app: Flask, browser: Browser, user: User, hosts: Hosts, mailbox: Mailbox, name: str | None
 ) -> None:
-    """Whoever has a port of a host is not its owner: nowhere does the domain stand alone."""
+    """A person with a port of a host is not its owner: nowhere does the domain stand alone."""
     url, uri = "https://claude.ai:8443/client", "http://127.0.0.1/callback"
     hosts.publish(url, client_name=name, redirect_uris=[uri])
     make_api(app, DOCS, agents=True)

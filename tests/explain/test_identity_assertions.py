@@ -139,6 +139,10 @@ def test_why_an_assertion_is_not_taken(bridge: Bridge, explain: Explain, clock: 
     assert present(client, used).status_code == 200
     assert "The assertion was used before." in explain(present(client, used))
 
+    nobody = claims(client, bridge.api) | {"iss": "no URL"}
+    text = explain(present(client, sign(nobody, EC, typ=TYPE)))
+    assert "not registered for assertions of no URL" in text
+    assert command_in(text) is None  # no command would take it
     signed = claims(client, bridge.api) | {"iss": EVIL}
     refused = present(client, sign(signed, EC, typ=TYPE))
     text = explain(refused)

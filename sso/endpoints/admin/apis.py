@@ -102,7 +102,7 @@ def registered() -> Response:
         pages=pages,
         total=total,
         text=text,
-        export_url=admin_page.url("apis_export", format="csv", **({"q": text} if text else {})),
+        export_url=admin_page.url("apis_export", **({"q": text} if text else {})),
     )
 
 
@@ -111,18 +111,15 @@ _EXPORTED = ("id", "identifier", "name", "state", "scopes", "groups", "created")
 
 def export() -> Response:
     """Export the APIs that the search selects, as CSV."""
-    if request.args.get("format") != "csv":
-        abort(404)
     text = admin_page.searched()
     rows = exports.whole(lambda: stored_apis.having(text))
-    body = exports.table(_EXPORTED, map(_line, rows))
-    return exports.send("APIs as csv", "apis.csv", "text/csv", body)
+    return exports.send_table("APIs", _EXPORTED, map(_line, rows))
 
 
 def _line(api: Api) -> Sequence[object]:
     state = "disabled" if api.disabled else "enabled"
     scopes, groups = "\n".join(api.scopes), "\n".join(api.groups)
-    created = f"{api.created_at:%Y-%m-%dT%H:%M:%SZ}"
+    created = exports.moment(api.created_at)
     return api.api_id, api.identifier, api.name, state, scopes, groups, created
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import abort, request
+from flask import request
+from flask_babel import format_decimal, gettext
 from werkzeug.wrappers import Response
 
 from sso.config.client_fields import AUTHORIZATION_CODE, DEVICE_CODE
@@ -17,6 +18,7 @@ from sso.i18n.message import Message
 from sso.models import Client
 from sso.services import agent_identity
 from sso.services.checks import Invalid
+from sso.services.clients import lock_all
 from sso.store import clients
 from sso.store.lists import PAGE
 
@@ -146,16 +148,13 @@ def applications() -> Response:
         sorts=SORTS,
         form=form,
         tasks={name: APPLICATION.actions[name].label for name in TASKS},
-        export_url=admin_page.url("applications_export", format="csv", **filters.query),
+        export_url=admin_page.url("applications_export", **filters.query),
     )
 
 
 def export() -> Response:
     """Export the applications that the filters select, as CSV."""
-    if request.args.get("format") != "csv":
-        abort(404)
-    body = exports.table(_EXPORTED, _lines(Filters.of_request().every()))
-    return exports.send("applications as csv", "applications.csv", "text/csv", body)
+    return exports.send_table("applications", _EXPORTED, _lines(Filters.of_request().every()))
 
 
 def _lines(rows: Iterator[Client]) -> Iterator[Sequence[object]]:
@@ -164,7 +163,7 @@ def _lines(rows: Iterator[Client]) -> Iterator[Sequence[object]]:
             client.client_id, agent_identity.label_of(client), kind_of(client),
             _DISABLED if client.disabled_at else _ENABLED, "\n".join(client.groups),
             "\n".join(client.client_metadata.get("redirect_uris", ())),
-            f"{client.created_at:%Y-%m-%dT%H:%M:%SZ}",
+            exports.moment(client.created_at),
         )  # fmt: skip
 
 
@@ -175,30 +174,40 @@ def _act_on_several(form: SelectionForm, task: str, filters: Filters) -> Respons
         if not chosen:
             raise Invalid([_NONE])
         if form.validate_on_submit() and form.is_confirmed.data:
-            for client in chosen:  # in the order in which everybody locks clients
+            lock_all(client.client_id for client in chosen)
+            for client in chosen:
                 if action.applies(client):
                     action.run(access.staff().actor, client)
             return admin_page.done("applications", "several", **filters.query)
     if refusal.is_refused:
         chosen = _chosen(form)
     return admin_page.form_page(
-        "admin/applications_selected.html",
+        "admin/selected.html",
         "applications",
         form,
         refusal,
         task=action.label,
-        clients=sorted(chosen, key=_by_label),
-        label_of=agent_identity.label_of,
-        applicable=[client for client in chosen if action.applies(client)],
-        kinds=KINDS,
-        kind_of=kind_of,
+        name="application",
+        count=gettext(
+            "Applications that this applies to: %(count)s",
+            count=format_decimal(sum(map(action.applies, chosen))),
+        ),
+        rows=[
+            (
+                client.client_id,
+                agent_identity.label_of(client),
+                f"{gettext(KINDS[kind_of(client)])} · {client.client_id}",
+                action.applies(client),
+            )
+            for client in chosen
+        ],
         ends=action.ends,
         is_danger=action.is_danger,
     )
 
 
 def _chosen(form: SelectionForm) -> list[Client]:
-    """Return the clients that the form names, at most a page of them, in the order of locking."""
+    """Return the clients that the form names, at most a page of them, by name."""
     ids = (form.application.data or ())[:PAGE]
     rows = clients.with_ids(text for text in ids if text.isascii() and text.isprintable())
-    return sorted(rows, key=lambda client: client.client_id)
+    return sorted(rows, key=_by_label)

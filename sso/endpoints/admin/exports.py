@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from flask import Response, stream_with_context
@@ -29,6 +30,16 @@ def send(what: str, name: str, mimetype: str, body: Iterator[str]) -> Response:
     response = Response(stream_with_context(body), mimetype=mimetype)
     response.headers["Content-Disposition"] = f"attachment; filename={name}"
     return response
+
+
+def send_table(what: str, titles: Sequence[str], lines: Iterable[Sequence[object]]) -> Response:
+    """Send a CSV file, named after what it lists; see `send`."""
+    return send(f"{what} as csv", f"{what.lower()}.csv", "text/csv", table(titles, lines))
+
+
+def moment(time: datetime) -> str:
+    """Return a time as a cell has it: in UTC."""
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rows(order: Order, statement: Select[Any]) -> Iterator[Any]:

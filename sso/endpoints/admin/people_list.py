@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from flask import abort, redirect, request
+from flask_babel import format_decimal, gettext
 from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
@@ -163,9 +164,7 @@ def export() -> Response:
     """Export the people that the filters select, as CSV."""
     if request.args.get("kind") != "csv":
         abort(404)
-    lines = _lines(Filters.of_request().lists())
-    body = exports.table(_EXPORTED, lines)
-    return exports.send("people as csv", "people.csv", "text/csv", body)
+    return exports.send_table("people", _EXPORTED, _lines(Filters.of_request().lists()))
 
 
 def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
@@ -173,7 +172,7 @@ def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
         for user in exports.rows(listed.order, listed.statement):
             yield (
                 user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
-                _yes(user.disabled_at), f"{user.created_at:%Y-%m-%dT%H:%M:%SZ}",
+                _yes(user.disabled_at), exports.moment(user.created_at),
             )  # fmt: skip
 
 
@@ -212,13 +211,17 @@ def _act_on_several(form: SelectionForm, title: str) -> Response:
         chosen = _chosen(form)
     action = ACTIONS.get(task)
     return admin_page.form_page(
-        "admin/people_selected.html",
+        "admin/selected.html",
         "people",
         form,
         refusal,
         task=title,
-        people=chosen,
-        applicable=[user for user in chosen if _applies(action, user)],
+        name="person",
+        count=gettext(
+            "People whom this applies to: %(count)s",
+            count=format_decimal(sum(_applies(action, user) for user in chosen)),
+        ),
+        rows=[(user.id, user.name, user.email, _applies(action, user)) for user in chosen],
         ends=_ends(task, action),
         is_danger=task in (REMOVE, "disable", "sign-out"),
         needs_group=action is None,

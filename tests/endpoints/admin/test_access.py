@@ -398,8 +398,9 @@ def test_markup_is_text_on_every_page(app: Flask, ada: StaffBrowser) -> None:
     asked, shown = queries(app, markup), 0
     for path in PATHS:
         answer = ask(ada, path, query_string=asked[path])
+        answer.get_data()  # a file that is not read to its end would keep its context
         if path.endswith(("/setup", "/export")):  # of a preset; a file
-            assert answer.status_code == 404
+            assert answer.status_code == 404 or answer.mimetype == "text/csv"
             continue
         assert answer.status_code == 200, path
         assert "<script>" not in answer.text, path

@@ -23,6 +23,7 @@ from tests.conftest import Clock
 from tests.support.actors import ORIGIN
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_api, make_client
+from tests.support.statements import watched
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def listed(browser: StaffBrowser, query: str = "") -> list[str]:
 
 
 def exported(browser: StaffBrowser, what: str, query: str = "") -> list[dict[str, str]]:
-    text = browser.open(f"{ADMIN}/{what}/export?format=csv&{query}").html
+    text = browser.open(f"{ADMIN}/{what}/export?{query}").html
     return list(csv.DictReader(io.StringIO(text)))
 
 
@@ -153,6 +154,24 @@ def test_several_at_once(app: Flask, ada: StaffBrowser) -> None:
     assert {state_of(app, one) for one in ids} == {"enabled"}
 
 
+def test_all_are_locked_before_the_first_loses_its_grants(app: Flask, ada: StaffBrowser) -> None:
+    """Everybody locks grants after clients: in another order, two transactions would wait for each
+    other.
+    """
+    ids = sorted(make_client(app, name=name).client_id for name in ("a", "b"))
+    ran: list[tuple[str, str]] = []
+    with app.app_context():
+        engine = db.engine
+    ada.open(f"{ADMIN}/applications")
+    ada.send(do="disable", application=ids)
+    with watched(engine, lambda statement, values: ran.append((statement, repr(values)))):
+        ada.send(application=ids)
+    ends = next(place for place, (text, _) in enumerate(ran) if "UPDATE grants" in text)
+    alone = [values for _, values in ran[:ends] if sum(one in values for one in ids) == 1]
+    assert all(any(one in values for values in alone) for one in ids)
+    assert [state_of(app, one) for one in ids] == ["disabled", "disabled"]
+
+
 def test_odd_choices(app: Flask, ada: StaffBrowser) -> None:
     client_id = make_client(app).client_id
     for chosen in ([], ["unknown"], ["\0", "\u00e9", "x" * 5000]):
@@ -185,10 +204,9 @@ def test_exports_run_nothing_and_are_recorded(app: Flask, ada: StaffBrowser) -> 
     trail = ada.open(f"{ADMIN}/audit?event=exported").html
     for what in ("applications", "APIs", "groups"):
         assert f"{what} as csv" in trail
-        assert ada.open(f"{ADMIN}/{what.lower()}/export").status == 404
     hal = sign_in_staff(app, "hal@example.com", HELPDESK)
     for what in ("applications", "apis", "groups"):
-        assert hal.open(f"{ADMIN}/{what}/export?format=csv").status == 404
+        assert hal.open(f"{ADMIN}/{what}/export").status == 404
 
 
 def test_kinds_of_all_clients_have_a_title(app: Flask) -> None:
