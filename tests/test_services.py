@@ -384,6 +384,7 @@ CASES = [
         {"logo": images.parse(PNG, 1000)}),
     act(clients.change, "", "", of("client_id"), {"logo": images.NO_IMAGE}),
     act(clients.rotate_secret, "client_secret_rotated", "", of("client_id")),
+    plain(clients.lock_all, "", lambda w: [w.client_id]),
     act(clients.disable, "client_disabled", "", of("client_id")),
     act(clients.enable, "client_enabled", "", of("client_id")),
     act(clients.delete, "client_deleted", "", of("client_id")),
