@@ -3,63 +3,27 @@
 import base64
 import hashlib
 import json
-import re
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from tests.applications.conftest import DANA, PASSWORD
-from tests.applications.software import Application, python
-from tests.support.processes import Server, require
+from tests.applications.conftest import DANA
+from tests.applications.proxies import FORGED, Person, caddy, envoy, nginx
+from tests.applications.proxies import server as server
+from tests.applications.software import Application
+from tests.support.processes import Server
 from tests.support.proxied import IDENTITY, NAVIGATION
 
-FORGED = {
-    **dict.fromkeys(IDENTITY, "forged"),
-    **dict.fromkeys(("Remote_User", "remote_groups", "X_Sso_Assertion"), "forged"),
-    "X-Sso_Assertion": "forged",
-    "X-Forwarded-Host": "evil.example",
-    "X-Forwarded-Proto": "https",
-    "X-Forwarded-Uri": "/health",
-    "X-Forwarded-Method": "OPTIONS",
-}  # fmt: skip
 ARRIVED = threading.Event()
-NGINX = """daemon off;
-master_process off;
-pid {folder}/pid;
-error_log stderr;
-events {{}}
-http {{
-access_log off;
-client_body_temp_path {folder}/body;
-proxy_temp_path {folder}/proxy;
-fastcgi_temp_path {folder}/fastcgi;
-uwsgi_temp_path {folder}/uwsgi;
-scgi_temp_path {folder}/scgi;
-{site}}}
-"""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    with Server(folder, workers=1, SSO_TRUSTED_PROXIES="1").running() as server:
-        server.flask(
-            "user", "create", "--email", DANA.email, "--name", "Zoë Demo", "--group", "staff",
-            "--email-verified", "--password-stdin", stdin=PASSWORD,
-        )  # fmt: skip
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -120,88 +84,6 @@ def echo() -> Iterator[str]:
         threading.Thread(target=upstream.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{upstream.server_port}"
         upstream.shutdown()
-
-
-def nginx(app: Application) -> AbstractContextManager[None]:
-    program = require("nginx", shutil.which("nginx", path="/usr/sbin"))
-    site = app.printed("nginx").replace("    listen ", "    listen 127.0.0.1:")
-    file = app.folder / "nginx.conf"
-    file.write_text(NGINX.format(folder=app.folder, site=site))
-    return app.running(program, "-p", str(app.folder), "-c", str(file), path="/health")
-
-
-def caddy(app: Application) -> AbstractContextManager[None]:
-    program = require("Caddy", shutil.which("caddy"))
-    site = app.printed("Caddyfile").replace("    route {", "    bind 127.0.0.1\n    route {")
-    app.environ |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(app.folder))
-    file = app.folder / "Caddyfile"
-    file.write_text("{\n    admin off\n}\n" + site)
-    return app.running(program, "run", "--config", str(file), path="/health")
-
-
-def envoy(app: Application) -> AbstractContextManager[None]:
-    site = app.printed("envoy.yaml").replace(
-        'address: "::", ipv4_compat: true', "address: 127.0.0.1"
-    )
-    file = app.folder / "envoy.yaml"
-    file.write_text(site)
-    program = str(python("envoy") / "bin/envoy")
-    options = ("--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
-    return app.running(program, "-c", str(file), *options, path="/health")
-
-
-@dataclass
-class Person:
-    """A browser that has no more than cookies, redirects and forms."""
-
-    app: Application
-    http: requests.Session = field(default_factory=requests.Session)
-
-    def open(self, uri: str, **headers: str) -> requests.Response:
-        return self.http.get(
-            self.app.url + uri, headers={**NAVIGATION, **headers}, allow_redirects=False, timeout=20
-        )
-
-    def shown(self, uri: str, **headers: str) -> dict[str, str]:
-        """The headers that the application gets, in lower case."""
-        answer = self.open(uri, **headers)
-        assert answer.status_code == 200, answer.text
-        headers_there: dict[str, str] = answer.json()["headers"]
-        return headers_there
-
-    def follow(self, answer: requests.Response, *, until: str = '"headers"') -> requests.Response:
-        """Go on until a page has this text; sign in, allow and sign out where a page asks."""
-        for _ in range(12):
-            if until in answer.text:
-                return answer
-            if answer.is_redirect:
-                url, form = urljoin(answer.url, answer.headers["Location"]), None
-            elif "<form" in answer.text:
-                url, form = answer.url, self._filled(answer.text)
-            else:
-                break
-            answer = self.http.request(
-                "POST" if form else "GET",
-                url,
-                data=form,
-                headers={**NAVIGATION, "Origin": url[: url.index("/", 8)]},
-                allow_redirects=False,
-                timeout=20,
-            )
-            assert answer.status_code < 400, answer.text
-        raise AssertionError(f"it ends at {answer.url}")
-
-    def _filled(self, page: str) -> dict[str, str]:
-        inputs = [
-            dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in re.findall(r"<input[^>]*>", page)
-        ]
-        form = {
-            i["name"]: unescape(i.get("value", "")) for i in inputs if i.get("type") == "hidden"
-        }
-        if 'type="password"' in page:
-            return {**form, "email": DANA.email, "password": PASSWORD}
-        decision = "allow" if 'value="allow"' in page else "sign_out"
-        return {**form, "decision": decision}
 
 
 @pytest.mark.parametrize("proxy", [nginx, caddy, envoy])

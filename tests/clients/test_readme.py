@@ -138,6 +138,7 @@ _BANK = "tests/applications/test_high_assurance.py runs it"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
 _APIS = "tests/applications/test_apis.py runs it"
+_PROXIED = "tests/applications/test_assertions.py runs it"
 _EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
 _PLATFORM = "needs the platform; tests/oauth/test_workload_identity.py has JWTs like it"
@@ -188,6 +189,15 @@ NOT_RUN = {
     '.venv/bin/flask client create --name "Documents backend" --service --exchange '
     "--exchange-from https://docs.example.com --api https://maps.example.com=read": _EXCHANGE,
     "POST /api/auth/oauth2/token": _EXCHANGE,
+    "export ISSUER=https://sso.example.com/api/auth AUDIENCE=https://wiki.example.com PORT=8080":
+        _PROXIED,
+    '"""wiki_flask.py: an application in Flask that verifies the assertion of each request."""':
+        _PROXIED,
+    "// wiki.mjs: an application in Express that verifies the assertion of each request.": _PROXIED,
+    "// An application in Go that verifies the assertion of each request.": _PROXIED,
+    '"""jupyterhub_config.py: JupyterHub takes the user from the assertion of forward auth."""':
+        _PROXIED,
+    "[auth.jwt]": "Grafana is not in the registries that the tests install from",
     '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
     '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
     "…/oauth2/authorize?response_type=code&client_id=…&scope=openid%20read"
