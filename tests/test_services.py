@@ -246,15 +246,18 @@ def with_documents(_: World) -> None:
     current_app.extensions["sso.settings"] = replace(settings, client_documents="any")
 
 
+METADATA_OF_PROVIDER = (
+    '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://w">'
+    '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
+    '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"'
+    ' Location="https://wiki.example/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+)
+
+
 def of_provider(_: World) -> str:
     """A file with the metadata of a service provider."""
     with NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
-        file.write(
-            '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://w">'
-            '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
-            '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"'
-            ' Location="https://wiki.example/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
-        )
+        file.write(METADATA_OF_PROVIDER)
     return file.name
 
 
@@ -301,6 +304,7 @@ CASES = [
     plain(clients.new_client_id, ""),
     plain(service_providers.certificates, "", Path(__file__)),
     plain(service_providers.imported, "", of_provider),
+    plain(service_providers.of_metadata, "", METADATA_OF_PROVIDER.encode(), "a form"),
     act(accounts.create, "user_created", "verify", **ERIN, password=NEW),
     act(accounts.create, "user_created", "", **ERIN, password=NEW, email_verified=True),
     act(accounts.create, "user_created", "invite", **ERIN, is_invited=True),

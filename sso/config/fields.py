@@ -92,18 +92,26 @@ class Option:
 
 @dataclass(frozen=True)
 class Input:
-    """The field in the form of an administrator."""
+    """The field in the form of an administrator.
+
+    `rows`: of a list, one on each line, or of a long text. `panel`: the title of the part of the
+    form that is folded; without one, the field is at the beginning. `empty`: the title of no
+    choice.
+    """
 
     label: str
     hint: str = ""
-    rows: int = 0  # of a list, one on each line
+    rows: int = 0
+    panel: str = ""
+    empty: str = ""
 
 
 @dataclass(frozen=True)
 class Fact:
     """The line on the page of administration. A value that is empty has one only with `empty`.
 
-    `each_time`: in place of `on` and `off`, if people are asked for consent each time.
+    `each_time`: in place of `on` and `off`, if people are asked for consent each time. Without
+    `off`, a switch has a line only if it is on.
     """
 
     title: str = ""  # as in the form

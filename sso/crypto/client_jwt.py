@@ -86,6 +86,11 @@ def usual_name(alg: str) -> str:
     return "EdDSA" if alg == "Ed25519" else alg  # two names of one algorithm (RFC 9864)
 
 
+def as_set(keys: Any) -> Any:
+    """Return a JWK as a set of one; sets stay."""
+    return {"keys": [keys]} if isinstance(keys, dict) and "kty" in keys else keys
+
+
 def key_errors(jwks: Any) -> list[str]:
     """Return the first error of each key in a set that is to be registered."""
     if not isinstance(jwks, dict) or not isinstance(jwks.get("keys"), list):

@@ -447,7 +447,8 @@ def jwks(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         reason = f"it is not JSON of at most {MAX_JWKS} bytes"
     else:
-        return {"keys": [keys]} if isinstance(keys, dict) and "kty" in keys else keys
+        key_set: dict[str, Any] = client_jwt.as_set(keys)
+        return key_set
     raise Invalid([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
 
 

@@ -32,6 +32,14 @@ def certificates(path: Path) -> str:
 def imported(source: str) -> Imported:
     """Read the metadata of a service provider from a file or a URL. Raises `Invalid`."""
     text = _fetched(source) if source.startswith(("https://", "http://")) else _read(Path(source))
+    return of_metadata(text, source)
+
+
+def of_metadata(text: bytes, source: str) -> Imported:
+    """Return the fields of a service provider's metadata. Raises `Invalid`.
+
+    `source`: where it comes from, for errors.
+    """
     try:
         provider = provider_metadata.service_provider(text, clock.now())
     except Malformed as error:

@@ -7,6 +7,7 @@ import re
 import click
 import pytest
 from flask import Flask
+from joserfc.jwk import ECKey
 from sqlalchemy import Boolean
 
 from scripts import documentation
@@ -16,7 +17,7 @@ from sso.config import images
 from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, SETTABLE
 from sso.config.fields import LISTS, Field, Kind, Stored
 from sso.endpoints import openapi
-from sso.endpoints.admin.forms import ClientForm
+from sso.endpoints.admin.client_form import ClientForm
 from sso.models import Client
 from sso.presets.preset_file import Registration
 from sso.services import clients
@@ -207,13 +208,19 @@ def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
     trusting = make_client(app, **TRUST)
     proxied = make_client(app, redirect_uris=[], **PROXY)
     speaking = make_client(app, redirect_uris=[], **SAML)
+    key = ECKey.generate_key("P-256").as_dict(private=False)
+    signing = make_client(
+        app, token_endpoint_auth_method="private_key_jwt", jwks={"keys": [{**key, "kid": "one"}]}
+    )
     staff = sign_in_staff(app)
+    clients_shown = (made, trusting, proxied, speaking, signing)
     pages = {
-        id_: staff.open(f"{ADMIN}/application?id={id_}").html
-        for id_ in (made.client_id, trusting.client_id, proxied.client_id, speaking.client_id)
+        each.client_id: staff.open(f"{ADMIN}/application?id={each.client_id}").html
+        for each in clients_shown
     }
+    assert "EC P-256: one" in pages[signing.client_id]
     apart = dict.fromkeys(TRUST, trusting) | dict.fromkeys(PROXY, proxied)
-    apart |= dict.fromkeys(SAML, speaking)
+    apart |= dict.fromkeys(SAML, speaking) | {"jwks": signing}
     for field in SETTABLE:
         if field.fact:
             title = field.fact.title or (field.form and field.form.label) or ""

@@ -1,5 +1,6 @@
 """Shared by admin pages: rendering, refused forms, and the objects in URLs."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -314,7 +315,9 @@ def _flat(differences: Differences) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(value)
+        return ", ".join(map(_text, value))
+    if isinstance(value, dict):  # a key of a set
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return str(gettext("yes") if value else gettext("no"))
     return "" if value is None else str(value)

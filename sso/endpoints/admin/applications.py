@@ -18,14 +18,14 @@ from sso.endpoints import page
 from sso.endpoints.admin import access, admin_page, troubleshooting
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import (
+from sso.endpoints.admin.client_form import (
     ClientForm,
-    LogoForm,
-    PresetForm,
-    RotationForm,
+    NewClientForm,
     client_values,
-    lines,
+    expected_of,
+    of_service,
 )
+from sso.endpoints.admin.forms import LogoForm, PresetForm, RotationForm, lines
 from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
@@ -121,13 +121,16 @@ def _facts(client: Client, fields: Mapping[str, Any]) -> Iterator[dict[str, Any]
         if fact.each_time and client.always_asks:
             yield {"title": title, "text": gettext(fact.each_time)}
         elif field.kind is Kind.SWITCH:
-            yield {"title": title, "text": gettext(fact.on if value else fact.off)}
+            if text := fact.on if value else fact.off:
+                yield {"title": title, "text": gettext(text)}
         elif not value and fact.empty:
             yield {"title": title, "text": gettext(fact.empty)}
         elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS, Kind.ORIGINS):
             yield {"title": title, "urls": value if isinstance(value, list) else [value]}
         elif value and field.kind is Kind.APIS:
             yield {"title": title, "links": list(_links(value))}
+        elif value and field.kind is Kind.KEY_SET:
+            yield {"title": title, "text": " · ".join(map(_key_name, value["keys"]))}
         elif value and field.kind is Kind.ISSUERS:
             yield {"title": title, "text": " · ".join(value), "is_technical": True}
         elif value and field.kind in (Kind.NAMES, Kind.ROLES, Kind.PATHS, Kind.ATTRIBUTES):
@@ -139,6 +142,11 @@ def _facts(client: Client, fields: Mapping[str, Any]) -> Iterator[dict[str, Any]
             yield {"title": title, "text": gettext(field.titles[value])}
         elif value:
             yield {"title": title, "text": value, "is_technical": True}
+
+
+def _key_name(key: Mapping[str, Any]) -> str:
+    name = " ".join(str(key[name]) for name in ("kty", "crv", "alg") if key.get(name))
+    return f"{name}: {key['kid']}" if key.get("kid") else name
 
 
 def _links(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -222,10 +230,10 @@ def new() -> Response:
 
 def by_hand() -> Response:
     """Register a client."""
-    form = ClientForm()
+    form = NewClientForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
-            client, secret = clients.register(access.staff().actor, form.read())
+            client, secret = clients.register(access.staff().actor, form.registration())
             return _registered(client, secret)
     return admin_page.form_page(
         "admin/application_edit.html",
@@ -242,15 +250,15 @@ def edit() -> Response:
     return APPLICATION.edit(
         "admin/application_edit.html",
         form_of=ClientForm,
-        described=lambda client: client_values(clients.described(client)),
+        described=client_values,
         save=_save,
         apis=apis.every()[:_MOST_LISTED],
     )
 
 
 def _save(actor: Actor, client: Client, changes: Differences, expected: dict[str, Any]) -> None:
-    values = {name: change["after"] for name, change in changes.items()}
-    clients.change(actor, client.client_id, values, expected=expected)
+    values = of_service({name: change["after"] for name, change in changes.items()})
+    clients.change(actor, client.client_id, values, expected=expected_of(client, expected))
 
 
 def from_preset() -> Response:

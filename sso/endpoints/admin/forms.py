@@ -1,11 +1,11 @@
-"""The forms of admin pages, for users, groups, tokens, clients and APIs.
+"""The forms of admin pages, for users, groups, tokens and APIs.
 
 Each carries a CSRF token.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
@@ -28,15 +28,13 @@ from wtforms.validators import DataRequired, Length, ValidationError
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.config import email_addresses
 from sso.config.api_fields import FIELDS as API_FIELDS
-from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
-from sso.config.client_fields import FIELDS
 from sso.config.fields import MAPPINGS, Input, Kind
 from sso.config.fields import Field as TableField
 from sso.crypto.passwords import MAX_LENGTH
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.profile_claims import CLAIMS, Format, title_of
 from sso.i18n import N_
-from sso.models import Api, Client
+from sso.models import Api
 from sso.presets.preset_file import Preset
 from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
@@ -353,88 +351,34 @@ def _lines(label: Any) -> TextAreaField:
     return TextAreaField(label, [Length(max=20_000, message=TOO_LONG)])
 
 
-def _input(field: TableField, label: str) -> Field:
+def _long_text(label: Any, *more: Any) -> TextAreaField:
+    return TextAreaField(label, [Length(max=checks.MAX_JWKS, message=TOO_LONG), *more])
+
+
+def _check_key_set(_: PageForm, field: Field) -> None:
+    try:
+        json.loads((field.data or "").strip() or "{}")
+    except (ValueError, RecursionError):
+        raise ValidationError(N_("This is not JSON.")) from None
+
+
+def input_of(field: TableField, about: Input) -> Field:
     """Return the field of WTForms for a field of a table."""
+    label = lazy_gettext(about.label)
     match field.kind:
         case Kind.SWITCH:
-            return BooleanField(lazy_gettext(label))
+            return BooleanField(label)
         case Kind.CHOICE | Kind.WORDS | Kind.CHOICES:
             kind = SelectField if field.kind is Kind.CHOICE else SelectMultipleField
-            titles = {name: field.titles.get(name, name) for name in field.choices}
-            return kind(lazy_gettext(label), choices=choices(titles))
+            titles = {"": about.empty} if about.empty else {}
+            titles |= {name: field.titles.get(name, name) for name in field.choices}
+            return kind(label, choices=choices(titles))
+        case Kind.KEY_SET:
+            return _long_text(label, _check_key_set)
+        case Kind.CERTIFICATES:
+            return _long_text(label)
         case _:
-            return (_lines if field.json_type in (list, dict) else _text)(lazy_gettext(label))
-
-
-class ClientForm(EditForm):
-    """A registration, with the fields of `client_fields` that have an input."""
-
-    def __init__(self, client: Client | None = None) -> None:
-        """Make the form of a client, which `show` fills in, or of a new one."""
-        super().__init__()
-        method = FIELDS["token_endpoint_auth_method"]
-        titles = {name: method.titles[name] for name in _methods(client)}
-        self[method.name].choices = choices(titles)
-        if client is None and not self.is_submitted():
-            self.fill(_NEW)
-
-    def inputs(self, *kinds: str) -> list[tuple[Field, TableField, Input]]:
-        """Return the fields of these kinds: in the form, in the table, and their input."""
-        return [
-            (self[field.name], field, about)
-            for field, about in _FORM_FIELDS
-            if field.kind.name in kinds
-        ]
-
-    def fill(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            match FIELDS[name].kind:
-                case Kind.WORDS:
-                    self[name].data = value.split()
-                case Kind.CHOICES:
-                    self[name].data = value
-                case _:
-                    self[name].data = "\n".join(value) if isinstance(value, list) else value
-
-    def read(self) -> dict[str, Any]:
-        """Return the values of the fields, by name."""
-        return {
-            field.name: _client_value(field, self[field.name].data) for field, _ in _FORM_FIELDS
-        }
-
-
-def _client_value(field: TableField, data: Any) -> Any:
-    match field.kind:
-        case Kind.SWITCH:
-            return bool(data)
-        case Kind.CHOICE:
-            return data
-        case Kind.WORDS:
-            return " ".join(data or ())
-        case Kind.CHOICES:
-            return list(data or ())
-        case _ if field.json_type is list:
-            return lines(data)
-        case _:
-            return (data or "").strip() or (None if field.is_removable else "")
-
-
-_FORM_FIELDS = [(field, field.form) for field in FIELDS.values() if field.form]
-_NEW = {field.name: field.default for field, _ in _FORM_FIELDS}
-for _field, _about in _FORM_FIELDS:
-    setattr(ClientForm, _field.name, _input(_field, _about.label))
-
-
-def client_values(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a client for the fields of the form."""
-    return {name: described.get(name, default) for name, default in _NEW.items()}
-
-
-def _methods(client: Client | None) -> Iterable[str]:
-    """Return the methods to choose from: a client stays public or confidential."""
-    if client is None:
-        return *AUTH_METHODS, NO_AUTH_METHOD
-    return (NO_AUTH_METHOD,) if client.is_public or client.is_saml else AUTH_METHODS
+            return (_lines if field.json_type in (list, dict) else _text)(label)
 
 
 class ApiForm(EditForm):
@@ -500,7 +444,7 @@ def api_seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
 _LIFETIME = "access_token_lifetime"
 _API_FIELDS = [(field, field.form) for field in API_FIELDS.values() if field.form]
 for _field, _about in _API_FIELDS:
-    setattr(ApiForm, _field.name, _input(_field, _about.label))
+    setattr(ApiForm, _field.name, input_of(_field, _about))
 
 
 class PresetForm(PageForm):

@@ -9,7 +9,15 @@ from flask import Flask
 from joserfc.jwk import ECKey
 
 from sso import audit
-from sso.config.client_fields import JWT_BEARER, TOKEN_EXCHANGE
+from sso.config.client_fields import (
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    FIELDS,
+    JWT_BEARER,
+    PANELS,
+    TOKEN_EXCHANGE,
+)
+from sso.endpoints.admin.applications_list import kind_of
 from sso.extensions import db
 from sso.models import Client
 from sso.models.clients import OPEN
@@ -22,6 +30,7 @@ from tests.support.assertions import AUDIENCE, CLIENT_THERE, make_asserting
 from tests.support.events import events
 from tests.support.factories import make_api, make_client, make_user
 from tests.support.logos import png
+from tests.support.saml import pair
 
 pytestmark = pytest.mark.slow
 
@@ -434,3 +443,173 @@ def test_every_change_names_the_administrator(app: Flask, staff: StaffBrowser) -
     found = events(app, *(f"client_{name}" for name in names))
     assert [one["name"] for one in found] == [f"client_{name}" for name in names]
     assert {one["operator"] for one in found} == {"ada@example.com"}
+
+
+def public_key() -> dict[str, object]:
+    return {**ECKey.generate_key("P-256").as_dict(private=False)}
+
+
+def register(staff: StaffBrowser, **fields: object) -> Page:
+    staff.open(f"{ADMIN}/application/by-hand")
+    usual = {"client_name": "Bank", "redirect_uris": "https://bank.example/callback"}
+    return staff.send(**{**usual, **fields})
+
+
+def test_pkce_is_required_unless_it_is_unticked(app: Flask, staff: StaffBrowser) -> None:
+    register(staff)
+    register(staff, client_name="Old", require_pkce=[])
+    with app.app_context():
+        assert by_name("Bank").require_pkce
+        assert not by_name("Old").require_pkce
+
+
+def test_parts_of_the_form_are_folded_unless_they_say_something(
+    app: Flask, staff: StaffBrowser
+) -> None:
+    page = staff.open(f"{ADMIN}/application/by-hand")
+    assert page.html.count('<details class="fold">') == len(PANELS)
+    refused = register(staff, client_name="", home_url="https://bank.example")
+    assert refused.html.count('<details class="fold" open>') == 1
+    assert "Start page and sign-out" in refused.html.split('<details class="fold" open>')[1][:60]
+
+
+def test_every_field_has_a_sentence_of_help(staff: StaffBrowser) -> None:
+    page = staff.open(f"{ADMIN}/application/by-hand")
+    inputs = [field for field in FIELDS.values() if field.form]
+    assert all(field.form and field.form.hint for field in inputs)
+    assert all(f'id="{field.name}-hint"' in page.html for field in inputs)
+
+
+def test_the_profile_turns_on_what_it_needs(app: Flask, staff: StaffBrowser) -> None:
+    assert "its public keys are missing" in register(staff, profile="fapi2").html
+    done = register(staff, profile="fapi2", jwks=json.dumps(public_key()))
+    assert "The application is registered." in done.html
+    assert "Client secret" not in done.html
+    with app.app_context():
+        client = by_name("Bank")
+        metadata = client.client_metadata
+        assert metadata["token_endpoint_auth_method"] == "private_key_jwt"
+        assert metadata["require_pushed_authorization_requests"] is True
+        assert metadata["dpop_bound_access_tokens"] is True
+        assert metadata["id_token_signed_response_alg"] == "ES256"
+    page = staff.open(f"{ADMIN}/application?id={client.client_id}")
+    assert "Pushed requests (PAR)" in page.html
+    page = staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    refused = staff.send(dpop_bound_access_tokens=[])
+    assert "the profile fapi2 requires Refuse token requests without a DPoP proof" in refused.html
+
+
+def test_algorithms_and_switches(app: Flask, staff: StaffBrowser) -> None:
+    choices = {
+        "token_endpoint_auth_method": "private_key_jwt",
+        "token_endpoint_auth_signing_alg": "ES256",
+        "request_object_signing_alg": "PS256",
+        "authorization_signed_response_alg": "ES256",
+        "jwks_uri": "https://bank.example/keys",
+    }
+    switches = ("require_pushed_authorization_requests", "require_dpop_nonce")
+    register(staff, **choices, **dict.fromkeys(switches, "y"))
+    with app.app_context():
+        client = by_name("Bank")
+        assert {name: client.client_metadata[name] for name in choices} == choices
+        assert all(client.client_metadata[name] is True for name in switches)
+        assert "dpop_bound_access_tokens" not in client.client_metadata
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    off: dict[str, object] = {name: [] for name in switches}
+    staff.send(**off, request_object_signing_alg="", authorization_signed_response_alg="")
+    with app.app_context():
+        metadata = by_name("Bank").client_metadata
+        assert not any(metadata.get(name) for name in switches)
+        assert "request_object_signing_alg" not in metadata
+        assert metadata["token_endpoint_auth_signing_alg"] == "ES256"
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 2000, '{"keys": 1}', '"x"', "7", "null", "{}"])
+def test_what_is_no_key_set_is_refused_and_stays_in_the_form(
+    app: Flask, staff: StaffBrowser, text: str
+) -> None:
+    refused = register(staff, token_endpoint_auth_method="private_key_jwt", jwks=text)
+    assert refused.status == 200
+    assert "The application is registered." not in refused.html
+    assert "Bank" in refused.html
+    with app.app_context():
+        assert not clients.every()
+
+
+def test_a_private_key_is_refused_and_not_kept(app: Flask, staff: StaffBrowser) -> None:
+    key = ECKey.generate_key("P-256").as_dict(private=True)
+    fields = {"token_endpoint_auth_method": "private_key_jwt", "jwks": json.dumps(key)}
+    assert "private" in register(staff, **fields).html
+    with app.app_context():
+        assert not clients.every()
+
+
+def test_a_key_set_is_replaced_and_what_is_unchanged_is_no_change(
+    app: Flask, staff: StaffBrowser
+) -> None:
+    one, two = {**public_key(), "kid": "one"}, {**public_key(), "kid": "two"}
+    register(staff, token_endpoint_auth_method="private_key_jwt", jwks=json.dumps(one))
+    with app.app_context():
+        client_id = by_name("Bank").client_id
+    staff.open(f"{ADMIN}/application/edit?id={client_id}")
+    staff.send(home_url="https://bank.example/", jwks=json.dumps({"keys": [one]}))
+    assert [row["what"] for row in events(app, "client_changed")] == ["home_url"]
+    staff.open(f"{ADMIN}/application/edit?id={client_id}")
+    with app.app_context():
+        services.change(audit.SYSTEM, client_id, {"jwks": {"keys": [two]}})
+        db.session.commit()
+    answer = staff.send(jwks=json.dumps({"keys": [one, two]}))
+    assert answer.status == 409
+    assert staff.send().status == 200
+    with app.app_context():
+        jwks = by_name("Bank").client_metadata["jwks"]
+        assert jwks["keys"] == [one, two]
+
+
+METADATA = (
+    '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://wiki.example">'
+    '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
+    '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"'
+    ' Location="https://wiki.example/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+)
+
+
+def test_saml_by_metadata(app: Flask, staff: StaffBrowser) -> None:
+    certificate = pair().certificate
+    refused = register(staff, redirect_uris="", saml_metadata="<x>" + MARKUP)
+    assert "saml_metadata" in refused.html
+    assert MARKUP not in refused.html
+    fields = {"redirect_uris": "", "saml_name_id": "email", "saml_signed_requests": "y"}
+    done = register(staff, **fields, saml_metadata=METADATA, saml_certificates=certificate)
+    assert "The application is registered." in done.html
+    with app.app_context():
+        client = by_name("Bank")
+        assert client.entity_id == "https://wiki.example"
+        metadata = client.client_metadata
+        assert metadata["saml_acs_urls"] == ["https://wiki.example/acs"]
+        assert metadata["saml_certificates"].strip() == certificate.strip()
+        assert metadata["saml_name_id"] == "email"
+        assert metadata["saml_signed_requests"] is True
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    assert staff.send(client_name="Wiki").status == 200
+    assert events(app, "client_changed")[-1]["what"] == "client_name"
+
+
+KINDS: dict[str, tuple[dict[str, object], str]] = {
+    "public": ({"token_endpoint_auth_method": "none"}, "public"),
+    "device": ({"redirect_uris": "", "grant_types": ["refresh_token", DEVICE_CODE]}, "device"),
+    "service": ({"redirect_uris": "", "grant_types": CLIENT_CREDENTIALS}, "service"),
+    "exchange": (
+        {"grant_types": ["authorization_code", "refresh_token", TOKEN_EXCHANGE]}, "web",
+    ),
+    "proxy": ({"redirect_uris": "", "proxy_urls": "https://bank.example"}, "proxy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_of_the_command_is_registered(app: Flask, staff: StaffBrowser, name: str) -> None:
+    fields, kind = KINDS[name]
+    done = register(staff, **fields)
+    assert "The application is registered." in done.html
+    with app.app_context():
+        assert kind_of(by_name("Bank")) == kind
