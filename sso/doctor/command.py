@@ -14,8 +14,9 @@ from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.cli.people import find_user
+from sso.config import urls
 from sso.config.settings import read_settings
-from sso.doctor import client_check
+from sso.doctor import client_check, proxy_check
 from sso.errors import SettingsError
 from sso.extensions import db
 from sso.flow import resources
@@ -45,9 +46,15 @@ _WIDTH = 20
     metavar="WHO",
     help="With --mcp: play a person with the rights of this user.",
 )
+@click.option(
+    "--page",
+    metavar="URL",
+    help="With --client, behind a proxy: a page of the application that shows who is signed in. "
+    "It is opened with forged headers, as a temporary user whom the application may keep.",
+)
 @json_option
 def doctor_command(
-    client_id: str | None, mcp_url: str | None, who: str | None, as_json: bool
+    client_id: str | None, mcp_url: str | None, who: str | None, page: str | None, as_json: bool
 ) -> None:
     """Check this installation through its public URL, and say what to fix.
 
@@ -56,8 +63,10 @@ def doctor_command(
     """
     if who and not mcp_url:
         raise click.UsageError("--as needs --mcp.")
+    if page and (mcp_url or not client_id):
+        raise click.UsageError("--page needs --client, and goes without --mcp.")
     findings = []
-    for finding in examine(os.environ, client_id, mcp_url, who):
+    for finding in examine(os.environ, client_id, mcp_url, who, page):
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -73,10 +82,11 @@ def examine(
     client_id: str | None = None,
     mcp_url: str | None = None,
     who: str | None = None,
+    page: str | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings in the order to fix them.
 
-    Raises `Failure` for an unknown client or user.
+    Raises `Failure` for an unknown client or user, and for a page of another application.
     """
     try:
         app = create_app(environ)
@@ -93,7 +103,7 @@ def examine(
             elif client_id is None:
                 yield from _installation(environ)
             else:
-                yield from _connection(client_id)
+                yield from _connection(client_id, page)
         finally:
             db.session.remove()
             db.engine.dispose()
@@ -130,22 +140,29 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
     )
 
 
-def _connection(client_id: str) -> Iterator[Finding]:
+def _connection(client_id: str, page: str | None) -> Iterator[Finding]:
     if not (yield from _run([("database", components.database), ("schema", components.schema)])):
         return
     client = find_client(client_id)
+    if page and (urls.strict_url_error(page) or urls.origin(page) not in client.proxy_urls):
+        listed = ", ".join(client.proxy_urls) or "none: it is not registered for a proxy"
+        raise Failure(f"{page} is not below a URL of this client ({listed})")
     db.session.expunge(client)
     db.session.rollback()  # no transaction waits for somebody else's server
+    yield from _run([("client", lambda: client_check.registration(client))])
+    is_enabled = client.disabled_at is None
+    if client.proxy_urls:
+        yield from _if_possible(is_enabled, "proxy", lambda: proxy_check.asks(client))
+        yield from _if_possible(is_enabled, "sign-in", lambda: proxy_check.returns(client, page))
+        return
     yield from _run(
         [
-            ("client", lambda: client_check.registration(client)),
             ("redirect URI", lambda: client_check.redirect_uris(client)),
             ("post-logout URI", lambda: client_check.post_logout_redirect_uris(client)),
             ("back-channel logout", lambda: client_check.backchannel_logout(client)),
             ("keys", lambda: client_check.keys(client)),
         ]
     )
-    is_enabled = client.disabled_at is None
     yield from _if_possible(is_enabled, "sign-in", lambda: client_check.sign_in(client))
 
 

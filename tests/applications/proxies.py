@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from html import unescape
@@ -52,21 +52,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def nginx(app: Application) -> AbstractContextManager[None]:
+Change = Callable[[str], str]  # of the configuration that the preset prints
+
+
+def nginx(app: Application, change: Change = str) -> AbstractContextManager[None]:
     program = require("nginx", shutil.which("nginx", path="/usr/sbin"))
-    site = app.printed("nginx").replace("    listen ", "    listen 127.0.0.1:")
+    site = change(app.printed("nginx")).replace("    listen ", "    listen 127.0.0.1:")
     file = app.folder / "nginx.conf"
     file.write_text(NGINX.format(folder=app.folder, site=site))
-    return app.running(program, "-p", str(app.folder), "-c", str(file), path="/.sso/sign-out")
+    return app.running(program, "-p", str(app.folder), "-c", str(file), path=None)
 
 
-def caddy(app: Application) -> AbstractContextManager[None]:
+def caddy(app: Application, change: Change = str) -> AbstractContextManager[None]:
     program = require("Caddy", shutil.which("caddy"))
-    site = app.printed("Caddyfile").replace("    route {", "    bind 127.0.0.1\n    route {")
+    site = change(app.printed("Caddyfile")).replace(
+        "    route {", "    bind 127.0.0.1\n    route {"
+    )
     app.environ |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(app.folder))
     file = app.folder / "Caddyfile"
     file.write_text("{\n    admin off\n}\n" + site)
-    return app.running(program, "run", "--config", str(file), path="/.sso/sign-out")
+    return app.running(program, "run", "--config", str(file), path=None)
 
 
 def envoy(app: Application) -> AbstractContextManager[None]:
@@ -77,7 +82,7 @@ def envoy(app: Application) -> AbstractContextManager[None]:
     file.write_text(site)
     program = str(python("envoy") / "bin/envoy")
     options = ("--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
-    return app.running(program, "-c", str(file), *options, path="/.sso/sign-out")
+    return app.running(program, "-c", str(file), *options, path=None)
 
 
 @dataclass

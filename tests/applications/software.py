@@ -224,8 +224,10 @@ class Application:
         return run("bash", "-euo", "pipefail", "-c", commands, cwd=self.folder, **self.environ)
 
     @contextmanager
-    def running(self, *command: str, path: str = "/", seconds: float = 120) -> Iterator[None]:
-        """Start it, wait until this path answers, stop it in the end."""
+    def running(
+        self, *command: str, path: str | None = "/", seconds: float = 120
+    ) -> Iterator[None]:
+        """Start it, wait until this path answers, stop it in the end. `None`: whatever answers."""
         file = self.folder / "output"
         with file.open("w") as output:
             process = subprocess.Popen(
@@ -240,10 +242,10 @@ class Application:
         def ready() -> bool:
             assert process.poll() is None, file.read_text()
             try:
-                answer = requests.get(self.url + path, timeout=10, allow_redirects=False)
+                answer = requests.get(self.url + (path or "/"), timeout=10, allow_redirects=False)
             except (requests.ConnectionError, requests.Timeout):
                 return False
-            return answer.ok
+            return path is None or answer.ok
 
         try:
             wait_for(ready, command[0], seconds)

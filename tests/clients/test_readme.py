@@ -197,6 +197,8 @@ NOT_RUN = {
     "// An application in Go that verifies the assertion of each request.": _PROXIED,
     '"""jupyterhub_config.py: JupyterHub takes the user from the assertion of forward auth."""':
         _PROXIED,
+    ".venv/bin/flask doctor --client ID --page https://wiki.example.com/profile":
+        "tests/applications/test_doctor_proxy.py runs it",
     "[auth.jwt]": "Grafana is not in the registries that the tests install from",
     '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
     '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
@@ -625,7 +627,7 @@ def test_the_commands_for_an_api(prepared: tuple[Server, str]) -> None:
 def test_the_commands_for_forward_auth(prepared: tuple[Server, str]) -> None:
     server, _ = prepared
     scripts = [text for page, text in BLOCKS if page == "docs/how-to/forward-auth.md"]
-    assert len(scripts) == 3
+    assert len(scripts) == 4  # the last one needs a proxy
     assert "/forward-auth/" in typed(server, scripts[0])
     assert "auth_request /.sso-check;" in typed(server, scripts[1])
     assert "https://wiki.example.com" in typed(server, scripts[2])

@@ -30,13 +30,13 @@ Findings = list[dict[str, Any]]
 CALLBACK = "http://127.0.0.1:9/callback"
 
 
-def examine(server: Server, client_id: str, **environ: str) -> tuple[int, Findings]:
+def examine(server: Server, client_id: str, *options: str, **environ: str) -> tuple[int, Findings]:
     """The exit code, and the findings about the connection."""
     inherited = {name: None for name in os.environ if name.startswith("SSO_")}
     settings = {k: v for k, v in server.environ.items() if k.startswith("SSO_")}
     done = CliRunner().invoke(
         doctor_command,
-        ["--client", client_id, "--json"],
+        ["--client", client_id, *options, "--json"],
         env={**inherited, **settings, **environ},
     )
     assert isinstance(done.exception, SystemExit | None), done.exception
