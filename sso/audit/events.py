@@ -48,6 +48,9 @@ class Event(StrEnum):
     API_SECRET_ROTATED = "api_secret_rotated", _SENT
     API_TOKEN_CREATED = "api_token_created"
     API_TOKEN_REVOKED = "api_token_revoked"
+    ATTRIBUTE_CHANGED = "attribute_changed"
+    ATTRIBUTE_CREATED = "attribute_created"
+    ATTRIBUTE_DELETED = "attribute_deleted"
     AUDIT_PURGED = "audit_purged"
     AUDIT_RESEALED = "audit_resealed"
     BACKUP_MADE = "backup_made"
@@ -101,6 +104,7 @@ class Event(StrEnum):
     PASSWORD_CHANGED = "password_changed", _SENT
     PASSWORD_RESET = "password_reset", _SENT
     PASSWORD_SET = "password_set", _SENT
+    PROFILE_CHANGED = "profile_changed", _SENT
     PROXY_SIGNED_IN = "proxy_signed_in"
     RECOVERY_CODE_USED = "recovery_code_used"
     RECOVERY_CODES_MADE = "recovery_codes_made"
@@ -199,6 +203,7 @@ class Event(StrEnum):
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
     POST_LOGOUT_REFUSED_LIMITED = "post_logout_refused_limited", _ANYWAY
+    PROFILE_CHANGED_LIMITED = "profile_changed_limited", _ANYWAY
     PROXY_REQUEST_REFUSED_LIMITED = "proxy_request_refused_limited", _ANYWAY
     PROXY_SIGNED_IN_LIMITED = "proxy_signed_in_limited", _ANYWAY
     PUSHED_BY_ANYONE_LIMITED = "pushed_by_anyone_limited", _ANYWAY

@@ -1,4 +1,4 @@
-"""`flask export` and `flask apply`: APIs, clients and users, with their groups, as a TOML file.
+"""`flask export` and `flask apply`: APIs, attributes, clients and users as a TOML file.
 
 A file is applied as a whole or not at all. It is compared with a snapshot of the database, while
 others write. Then only the entries that differ are locked, compared again and written: APIs and
@@ -25,7 +25,7 @@ from flask.cli import with_appcontext
 
 from sso import audit, database
 from sso.audit.events import Event
-from sso.cli import declared_apis
+from sso.cli import declared_apis, declared_attributes
 from sso.cli.commands import (
     Command,
     Failure,
@@ -36,8 +36,9 @@ from sso.cli.commands import (
 )
 from sso.cli.commands import resolve as resolved
 from sso.cli.declared_apis import DeclaredApis, secret_of
+from sso.cli.declared_attributes import DeclaredAttributes
 from sso.cli.output import ProgressReport, change_lines, print_json, print_line, progress_bar
-from sso.config import user_fields
+from sso.config import attribute_fields, user_fields
 from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS, IN_API, SETTABLE
 from sso.config.fields import Field, Kind, type_errors
@@ -45,7 +46,7 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import accounts, apis, checks, clients, declared_accounts
+from sso.services import accounts, apis, attributes, checks, clients, declared_accounts
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
 from sso.services.declared_accounts import Declaration, Planned
@@ -54,7 +55,7 @@ from sso.store import sessions, users
 
 FORMAT = 1
 HEADER = f"""\
-# APIs, clients, users and their groups, for: {COMMAND} apply FILE
+# APIs, attributes, clients, users and their groups, for: {COMMAND} apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
 # characters or more, or public = true; so does a new API with introspection = true. A new user may
 # have initial_password = "env:NAME" or "file:PATH", or the password_hash of another system. A logo
@@ -71,6 +72,7 @@ _CLIENT = (
 # The fields of each kind of entry, and the one by which an entry is found in the database.
 KINDS: Mapping[str, tuple[Mapping[str, Field], str]] = {
     "apis": (declared_apis.DECLARED, "identifier"),
+    "attributes": (attribute_fields.FIELDS, "name"),
     "clients": ({field.name: field for field in _CLIENT}, "client_id"),
     "users": (user_fields.FIELDS, "email"),
 }
@@ -85,6 +87,7 @@ def declaration() -> dict[str, Any]:
     return {
         "format": FORMAT,
         "apis": declared_apis.described(),
+        "attributes": declared_attributes.described(),
         "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
         "users": [accounts.described(row) for row in users.every()],
     }
@@ -104,7 +107,7 @@ def declaration_as_toml(content: Mapping[str, Any]) -> str:
 @json_option
 @with_appcontext
 def export_command(path: Path | None, as_json: bool) -> None:
-    """Write APIs, clients, users and groups to FILE (TOML, mode 0600), or print them.
+    """Write APIs, attributes, clients, users and groups to FILE (TOML, mode 0600), or print them.
 
     No secret, password or digest is in it. With --json it is printed as JSON, which apply takes
     too, from a file whose name ends in .json.
@@ -262,6 +265,7 @@ class Work:
     """The changes to make: entries that differ from the database, and rows to delete."""
 
     apis: DeclaredApis = field(default_factory=DeclaredApis)
+    attributes: DeclaredAttributes = field(default_factory=DeclaredAttributes)
     clients: list[Entry] = field(default_factory=list)
     client_changes: list[Change] = field(default_factory=list)
     users: list[Planned] = field(default_factory=list)
@@ -271,14 +275,18 @@ class Work:
 
     @property
     def deletions(self) -> list[str]:
-        return [*self.apis.surplus, *self.surplus_clients, *self.surplus_users.values()]
+        names = [*self.apis.surplus, *self.attributes.surplus, *self.surplus_clients]
+        return [*names, *self.surplus_users.values()]
 
     def changes(self) -> list[Change]:
         """Return all changes, to show them."""
         return [
             *(Change(action, "api", name, name, fields)
               for action, name, fields in self.apis.changes),
+            *(Change(action, "attribute", name, name, fields)
+              for action, name, fields in self.attributes.changes),
             *self.client_changes,
+            *(Change("delete", "attribute", name, name) for name in self.attributes.surplus),
             *(Change("delete", "api", name, name) for name in self.apis.surplus),
             *(Change("delete", "client", id_, id_) for id_ in self.surplus_clients),
             *(change for planned in self.users if (change := _change_of_user(planned))),
@@ -298,10 +306,11 @@ class Work:
 def apply_command(
     path: Path, only_plan: bool, prune: bool, slow_passwords: bool, yes: bool, as_json: bool
 ) -> None:
-    """Change APIs, clients, users and groups to match FILE, all or nothing.
+    """Change APIs, attributes, clients, users and groups to match FILE, all or nothing.
 
     Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
-    clients, users only if it has users, and APIs only if it has APIs.
+    clients, users only if it has users, APIs only if it has APIs, and attributes with all their
+    values only if it has attributes.
     """
     with progress_bar("Comparing", as_json) as report:
         content = read_declaration(path)
@@ -350,15 +359,19 @@ def find_work(
     work.apis = declared_apis.compare(content.get("apis", []), errors)
     with apis.declared(work.apis.scopes):
         _compare_clients(content.get("clients", []), work, errors)
-    planned = declared_accounts.plan(declared, any_cost=slow_passwords, report=report)
+    work.attributes = declared_attributes.compare(content.get("attributes", []), errors)
+    with attributes.declared(work.attributes.definitions):
+        planned = declared_accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
     if errors:
         raise Invalid(errors)
     if prune:
         _find_surplus(content, work)
-        surplus = work.apis.surplus
-        if errors := declared_apis.surplus_errors(content.get("clients", []), surplus):
+        errors = declared_apis.surplus_errors(content.get("clients", []), work.apis.surplus)
+        gone = work.attributes.surplus
+        errors += declared_attributes.surplus_errors(content.get("users", []), gone)
+        if errors:
             raise Invalid(errors)
     actor = audit.operator(by="apply")
     declared_accounts.require_administrators(actor, work.users, work.surplus_users)
@@ -398,6 +411,8 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
 def _find_surplus(content: Mapping[str, list[Entry]], work: Work) -> None:
     if "apis" in content:
         work.apis.surplus = declared_apis.surplus(content["apis"])
+    if "attributes" in content:
+        work.attributes.surplus = declared_attributes.surplus(content["attributes"])
     if "clients" in content:
         client_ids = {entry["client_id"] for entry in content["clients"]}
         work.surplus_clients = sorted(set(stored_clients.ids()) - client_ids)
@@ -427,7 +442,9 @@ def carry_out(
     now.apis = declared_apis.compare(work.apis.entries, errors)
     with apis.declared(now.apis.scopes):
         _compare_clients(work.clients, now, errors)
-    planned = declared_accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
+    now.attributes = declared_attributes.compare(work.attributes.entries, errors)
+    with attributes.declared(now.attributes.definitions):
+        planned = declared_accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
     if errors:
@@ -440,8 +457,10 @@ def carry_out(
         raise Failure("somebody else changed one of these users at this moment; try again")
     declared_accounts.require_administrators(actor, now.users, now.surplus_users)
     declared_apis.write(actor, now.apis)
+    declared_attributes.write(actor, now.attributes)
     for entry in now.clients:
         _write_client(actor, entry)
+    declared_attributes.delete_surplus(actor, now.attributes)
     declared_apis.delete_surplus(actor, now.apis)
     for client_id in now.surplus_clients:
         clients.delete(actor, client_id)
@@ -453,11 +472,12 @@ def carry_out(
 
 
 def lock_everything(work: Work) -> None:
-    """Lock APIs, clients, then users, then their sessions, each in a fixed order.
+    """Lock attributes, APIs, clients, then users, then their sessions, each in a fixed order.
 
     A sign-out locks a session, and then refers to clients. So sessions are locked before the
     clients that will be deleted, whose locks are stronger.
     """
+    declared_attributes.lock(work.attributes)
     of_apis = declared_apis.lock(work.apis, work.clients)
     for client_id in sorted(
         {entry["client_id"] for entry in work.clients} | {*work.surplus_clients} | of_apis
@@ -499,6 +519,7 @@ def _declared(entry: Entry) -> Declaration:
         disabled=entry.get("disabled"),
         groups=entry.get("groups"),
         claims=entry.get("claims"),
+        attributes=entry.get("attributes"),
         password=None if password is None else lambda: resolved(password),
         password_hash=(lambda: _hash(password_hash)) if password_hash else None,
     )

@@ -75,8 +75,9 @@ def show_user(user: User, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    view.pop("claims")
-    print_record([*view.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
+    more = [(f"claim {name}", value) for name, value in view.pop("claims").items()]
+    more += [(f"attribute {name}", value) for name, value in view.pop("attributes").items()]
+    print_record([*view.items(), *more])
 
 
 def brief(user: User) -> dict[str, Any]:
@@ -94,6 +95,7 @@ def whole(user: User) -> dict[str, Any]:
         **brief(user),
         "groups": user.groups,
         "claims": user.claims,
+        "attributes": user.attributes,
         "disabled": user.disabled_at is not None,
         "created_at": iso(user.created_at),
     }

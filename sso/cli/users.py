@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sso import audit, context
+from sso.cli.attributes import edits_of
 from sso.cli.clients import ListOption, with_options
 from sso.cli.commands import (
     Failure,
@@ -55,6 +56,13 @@ _claims = click.option(
     callback=lambda _ctx, _option, texts: _parsed(texts),
     help="A standard claim such as given_name or locale; address as JSON. May be repeated.",
 )
+_attributes = click.option(
+    "--set-attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of an attribute; of a list, texts with commas between them. May be repeated.",
+)
 
 
 @group.command("create")
@@ -65,11 +73,13 @@ _claims = click.option(
 @click.option("--admin", is_flag=True, help="May administer the server in the browser.")
 @_groups
 @_claims
+@_attributes
 @json_option
 def create(as_json: bool, password_stdin: bool, admin: bool, **fields: Any) -> None:
     """Create a user; asks for the password."""
     if admin:
         fields["groups"] = [*fields["groups"], context.settings().admin_group]
+    fields["attributes"] = edits_of(fields["attributes"])
     user = accounts.create(audit.operator(), password=ask_password(password_stdin), **fields)
     db.session.commit()
     print_notes(memberships.not_known(user.groups, user))
@@ -104,10 +114,12 @@ def invite(as_json: bool, **fields: Any) -> None:
 @click.option("--email-verified/--no-email-verified", default=None)
 @with_options(_GROUPS)
 @_claims
+@_attributes
 @json_option
 def update(identifier: str, as_json: bool, **options: Any) -> None:
-    """Change a user, and print what changed; an empty claim is removed."""
+    """Change a user, and print what changed; an empty claim or attribute is removed."""
     options["memberships"] = _GROUPS.edit(options)
+    options["attributes"] = edits_of(options["attributes"])
     changes = {name: value for name, value in options.items() if value not in (None, {})}
     if not changes:
         raise click.UsageError("There is nothing to change: give an option.")

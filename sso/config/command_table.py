@@ -26,6 +26,16 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "list": ("List all API tokens.", "sso.cli.api_tokens:list_"),
         "revoke": ("Revoke an API token; it stops at once.", "sso.cli.api_tokens:revoke"),
     }),
+    "attribute": ("Attributes of users that the operator defines.", {
+        "define": ("Define an attribute of users.", "sso.cli.attributes:define"),
+        "list": ("List all attributes by name.", "sso.cli.attributes:list_"),
+        "show": ("Show an attribute, and how many users have a value.",
+                 "sso.cli.attributes:show"),
+        "update": ("Change an attribute, and print what changed; its name and type stay.",
+                   "sso.cli.attributes:update"),
+        "delete": ("Delete an attribute with the values of all users.",
+                   "sso.cli.attributes:delete"),
+    }),
     "audit": ("Security events.", {
         "list": ("List security events, newest first.", "sso.cli.audit:list_"),
         "verify": ("Check that no event was changed, removed or moved.", "sso.cli.audit:verify"),
@@ -86,7 +96,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "create": ("Create a user; asks for the password.", "sso.cli.users:create"),
         "list": ("List users, oldest first.", "sso.cli.people:list_"),
         "show": ("Show a user.", "sso.cli.people:show"),
-        "update": ("Change a user, and print what changed; an empty claim is removed.",
+        "update": ("Change a user, and print what changed; an empty claim or attribute is "
+                   "removed.",
                    "sso.cli.users:update"),
         "invite": ("Create a user, and mail a link to set the password.", "sso.cli.users:invite"),
         "import": ("Import users with their passwords from FILE.", "sso.cli.imports:import_"),
@@ -128,14 +139,15 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
 }  # fmt: skip
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "apply": ("Change APIs, clients, users and groups to match FILE, all or nothing.",
+    "apply": ("Change APIs, attributes, clients, users and groups to match FILE, all or nothing.",
               "sso.cli.apply:apply_command"),
     "backup": ("Back everything up to FILE, an SQLite database, while the service runs.",
                "sso.cli.database:backup_command"),
     "db": ("Perform database migrations.", "sso.cli.database:group"),
     "explain": ("Explain why a request was refused, by the id on its error page or in the log.",
                 "sso.cli.explain:explain_command"),
-    "export": ("Write APIs, clients, users and groups to FILE (TOML, mode 0600), or print them.",
+    "export": ("Write APIs, attributes, clients, users and groups to FILE (TOML, mode 0600), or "
+               "print them.",
                "sso.cli.apply:export_command"),
     "purge": ("Delete expired rows while the service runs.", "sso.cli.worker:purge_command"),
     "restore": ("Restore a backup into an empty database, with the same SSO_SECRET_KEY.",

@@ -22,6 +22,8 @@ _TABLE = (
     Field("disabled", Kind.SWITCH, "Whether the user cannot sign in.", default=False),
     Field("claims", Kind.OBJECT, "Standard claims by name (OIDC Core §5.1).", default={},
           option=Option("claim", metavar="NAME=VALUE")),
+    Field("attributes", Kind.OBJECT, "The values of attributes by name.", default={},
+          option=Option("set-attribute", metavar="NAME=VALUE")),
     Field("password_hash", Kind.TEXT, "The password hash of another system, for a new user.",
           stored=Stored.APART),
     Field("initial_password", Kind.TEXT, "A reference to the first password of a new user.",

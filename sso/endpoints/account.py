@@ -336,6 +336,7 @@ WORDS: Mapping[Event, str] = {
             Event.INVITATION_ACCEPTED,
             Event.NAME_CHANGED,
             Event.LANGUAGE_CHANGED,
+            Event.PROFILE_CHANGED,
             Event.ACCOUNT_DELETION_FAILED,
             Event.EMAIL_CHANGE_ASKED,
             Event.EMAIL_CHANGE_FAILED,

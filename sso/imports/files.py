@@ -147,7 +147,9 @@ class Scratch:
 
 
 LONGEST_LINE, LONGEST_ROW = 100_000, 500_000  # characters
-_OWN = tuple(name for name in FIELDS if name not in ("claims", "initial_password"))
+_ATTRIBUTE = "attribute."  # before the name of an attribute
+_APART = ("claims", "attributes", "initial_password")
+_OWN = tuple(name for name in FIELDS if name not in _APART)
 _SWITCHES = tuple(name for name, claim in CLAIMS.items() if claim.format is Format.SWITCH)
 _KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), *_SWITCHES)
 _FLAGS = {"": False, "0": False, "1": True} | {
@@ -206,15 +208,20 @@ def _columns(line: str) -> tuple[list[str], str]:
     delimiter = max(",;\t", key=line.count)
     row = next(csv.reader([line], delimiter=delimiter, strict=True), [])
     columns = [name.strip().lower() for name in row]
-    unknown = [name for name in columns if name not in _KNOWN]
+    unknown = [name for name in columns if name not in _KNOWN and not _attribute_of(name)]
     if unknown:
         raise FileProblem(
             f"there is no column {unknown[0][:60]!r}; the first line names the columns, some of: "
-            + ", ".join(_KNOWN)
+            + ", ".join((*_KNOWN, f"{_ATTRIBUTE}NAME"))
         )
     if len(set(columns)) < len(columns) or "email" not in columns:
         raise FileProblem("each column is named once, and one of them is email")
     return columns, delimiter
+
+
+def _attribute_of(column: str) -> str:
+    """Return the name of the attribute whose values a column has; "" if it has none."""
+    return column.removeprefix(_ATTRIBUTE) if column.startswith(_ATTRIBUTE) else ""
 
 
 def _person(columns: list[str], row: list[str], where: str) -> Person:
@@ -233,6 +240,11 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
     person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
     person.take_claims(values)
     person.claims |= {name: flags[name] for name in _SWITCHES if values.get(name)}
+    person.attributes = {
+        attribute: value
+        for name, value in values.items()
+        if (attribute := _attribute_of(name)) and value
+    }
     person.groups = [name.strip() for name in values.get("groups", "").split(",") if name.strip()]
     person.take_names(values.get("name"), email=values["email"], username="")
     person.take_password(lambda: foreign_hashes.from_text(values.get("password_hash", "")))

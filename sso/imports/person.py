@@ -30,7 +30,7 @@ class Person:
     """A person of an export; the values are checked when they are imported.
 
     `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
-    specific to this person. `lost`: data of the export that cannot be imported.
+    specific to this person. `attributes`: texts that stand for values. `lost`: data of the export that cannot be imported.
     """
 
     where: str
@@ -44,6 +44,7 @@ class Person:
     disabled: bool = False
     groups: list[str] = field(default_factory=list)
     claims: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     refused: str | None = None
     detail: str = ""

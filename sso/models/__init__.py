@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sso.models.agents import AgentDomain as AgentDomain
     from sso.models.apis import Api as Api
     from sso.models.apis import FormerApi as FormerApi
+    from sso.models.attributes import Attribute as Attribute
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _TABLES = {
     "agents": ("AgentDomain",),
     "apis": ("Api", "FormerApi"),
+    "attributes": ("Attribute",),
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "devices": ("DeviceCode",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),

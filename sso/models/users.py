@@ -29,6 +29,8 @@ class User(Base):
     name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    # The values of attributes (see `sso.models.attributes`) by name.
+    attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
     # memberships, which triggers maintain (SQLite, migration 0022).
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)

@@ -15,8 +15,10 @@ from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.extensions import db
+from sso.flow.attributes import Party
 from sso.models import User
 from sso.services import api_tokens, checks, importing, notifications, revocation, roles
+from sso.services import attributes as attribute_values
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
@@ -38,6 +40,7 @@ def described(user: User | DeclaredFields) -> dict[str, Any]:
         "groups": user.groups,
         "disabled": user.disabled_at is not None,
         "claims": user.claims,
+        "attributes": user.attributes,
     }
 
 
@@ -53,6 +56,7 @@ def create(
     disabled: bool = False,
     groups: Iterable[str] = (),
     claims: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     user_id: UUID | None = None,
     is_invited: bool = False,
     provisioned: Mapping[str, Any] | None = None,
@@ -63,12 +67,22 @@ def create(
     """
     roles.require_admin(actor)
     roles.require_may_change(actor, [groups := list(groups)])
-    user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
+    user = _new(user_id, email_verified=email_verified)
     if password_hash:
         user.password_hash = importing.accept_hash(password_hash)
     users.set_disabled(user, disabled)
     _provision(user, provisioned)
-    _add(user, password, email=email, name=name, groups=groups, claims=claims)
+    attribute_values.hold(attributes)
+    _add(
+        user,
+        password,
+        email=email,
+        name=name,
+        groups=groups,
+        claims=claims,
+        attributes=attributes,
+        party=attribute_values.party_of(actor),
+    )
     if is_invited:
         notifications.invited(user)
     elif not email_verified:
@@ -83,7 +97,7 @@ def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -
     """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
     if groups := list(groups):
         roles.require_admin(actor)
-    user = User(id=uuid4(), email_verified=False, claims={}, groups=[])
+    user = _new(None, email_verified=False)
     _add(user, None, email=email, name=name, groups=groups)
     is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
@@ -110,15 +124,17 @@ def update(
     name: str | None = None,
     memberships: ListEdit | None = None,
     claims: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     provisioned: Mapping[str, Any] | None = None,
     seen: Mapping[str, Any] | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
-    A claim of `None` is removed. `email_verified`: of another address, too. `seen`: fields of
-    `described` as seen before. Raises `LookupError`, `Invalid`, `NotAllowed`, `Changed`.
+    A claim or an attribute of `None` is removed. `email_verified`: of another address, too. `seen`:
+    fields of `described` as seen before. Raises `LookupError`, `Invalid`, `NotAllowed`, `Changed`.
     """
     roles.require_admin(actor)
+    attribute_values.hold(attributes)
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
@@ -129,7 +145,15 @@ def update(
     if disabled or (members is not None and roles.role_of(members) != roles.ADMIN):
         roles.keep_administrators(actor, [user])
     _provision(user, provisioned)
-    edit(user, email=email, name=name, groups=members, claims=claims)
+    edit(
+        user,
+        email=email,
+        name=name,
+        groups=members,
+        claims=claims,
+        attributes=attributes,
+        party=attribute_values.party_of(actor),
+    )
     _flush(user)
     switch(user, before, email_verified, disabled)
     if disabled:
@@ -217,12 +241,23 @@ def take_effect(
             edits[user.id]["before"], edits[user.id]["after"]
         ):
             api_tokens.end_of(actor, [user.id], "owner_lost_role")
-        what = " ".join(changes)
-        audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
+        what, fields = " ".join(changes), {}
+        if "attributes" in changes:
+            fields["attributes"] = attribute_values.names_of(changes)
+        rest = {name: change for name, change in changes.items() if name not in fields}
+        audit.event(
+            Event.USER_CHANGED, by=actor.by, user=user.id, what=what, **fields, changes=rest or None
+        )
 
 
 def _loses_administration(before: Collection[str], after: Collection[str]) -> bool:
     return roles.role_of(before) == roles.ADMIN != roles.role_of(after)
+
+
+def _new(user_id: UUID | None, *, email_verified: bool) -> User:
+    return User(
+        id=user_id or uuid4(), email_verified=email_verified, claims={}, attributes={}, groups=[]
+    )
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
@@ -279,9 +314,14 @@ def edit(
     name: str | None = None,
     groups: Iterable[str] | None = None,
     claims: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    party: Party | None = None,
     owner_of: OwnerOf = owner_of,
 ) -> None:
-    """Change only the object; raise `Invalid` with every error."""
+    """Change only the object; raise `Invalid` with every error.
+
+    `party`: who changes the attributes; the operator at the command line by default.
+    """
     errors: list[str] = []
     address = user.email
     if email is not None:
@@ -298,10 +338,13 @@ def edit(
     # As with groups, those that the user has already may stay.
     edited = {key: value for key, value in (claims or {}).items() if user.claims.get(key) != value}
     errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
+    values = attribute_values.merged(user.attributes, attributes or {})
+    errors += attribute_values.value_errors(user.attributes, values, party)
     if errors:
         raise Invalid(errors)
     user.email, user.groups = address, members
     user.name = user.name if name is None else name
+    user.attributes = values
     merged = {**user.claims, **(claims or {})}
     user.claims = {key: value for key, value in merged.items() if value is not None}
 

@@ -17,6 +17,7 @@ from sso.errors import OperatorError
 from sso.models import User
 from sso.services import accounts, notifications, roles
 from sso.services import changes as differences
+from sso.services.attributes import merged
 from sso.services.checks import Invalid
 from sso.services.importing import Methods
 from sso.store import identities, users
@@ -39,6 +40,7 @@ class Declaration:
     disabled: bool | None = None
     groups: Sequence[str] | None = None
     claims: Mapping[str, Any] | None = None
+    attributes: Mapping[str, Any] | None = None
     password: Callable[[], str] | None = None
     password_hash: Callable[[], str] | None = None
 
@@ -167,7 +169,7 @@ def plan(
 
 
 def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
-    claims, groups = declaration.claims, declaration.groups
+    claims, groups, attributes = declaration.claims, declaration.groups, declaration.attributes
     return (
         row.email == declaration.email.strip().lower()
         and declaration.user_id in (None, row.id)
@@ -176,6 +178,7 @@ def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
         and declaration.disabled in (None, row.disabled_at is not None)
         and (groups is None or list(dict.fromkeys(groups)) == row.groups)
         and (claims is None or _without_none(claims) == row.claims)
+        and (attributes is None or merged({}, attributes) == row.attributes)
     )
 
 
@@ -184,7 +187,7 @@ def _without_none(claims: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Planned:
-    user = User(id=declaration.user_id or uuid4(), claims={}, groups=[])
+    user = User(id=declaration.user_id or uuid4(), claims={}, attributes={}, groups=[])
     user.email_verified = bool(declaration.email_verified)
     users.set_disabled(user, bool(declaration.disabled))
     planned = Planned(declaration, user)
@@ -198,6 +201,7 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
         name=declaration.name or "",
         groups=declaration.groups or (),
         claims=declaration.claims,
+        attributes=declaration.attributes,
         owner_of=roster.owner_of,
     )
     return planned
@@ -208,15 +212,19 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
         reason = f"this email address is that of another user, {row.id}"
         raise Invalid([reason])
     before, claims = accounts.described(row), declaration.claims
+    attributes = declaration.attributes
     user = User(**row._asdict())
     if claims is not None:  # claims that the file lacks are removed
         claims = {**dict.fromkeys(row.claims), **claims}
+    if attributes is not None:
+        attributes = {**dict.fromkeys(row.attributes), **attributes}
     accounts.edit(
         user,
         email=declaration.email,
         name=declaration.name,
         groups=declaration.groups,
         claims=claims,
+        attributes=attributes,
         owner_of=roster.owner_of,
     )
     accounts.switch(user, before, declaration.email_verified, declaration.disabled)

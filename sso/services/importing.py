@@ -6,18 +6,20 @@ what they cost together, measured on this machine.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 from uuid import UUID, uuid4
 
 from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
+from sso.flow.attributes import Party
 from sso.imports.person import Person
 from sso.models import User
-from sso.services import checks, roles
+from sso.services import attributes, checks, roles
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
 
@@ -131,6 +133,7 @@ class Outcome:
     person: Person
     fate: Fate = Fate.SKIPPED
     reason: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     method: str | None = None
     is_too_slow: bool = False  # imported without the password
@@ -162,10 +165,14 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     user_ids = [person.user_id for person in fit if person.user_id]
     existing = users.existing([person.email for person in fit], user_ids)
     rules.methods.add(users.foreign_hash_methods())
-    outcomes = [_examined(person, existing, rules) for person in people]
+    has_attributes = any(person.attributes for person in fit)
+    attributes.hold(has_attributes and not rules.is_plan)
+    with attributes.declared({}) if has_attributes else nullcontext():
+        party = attributes.party_of(actor)
+        outcomes = [_examined(person, existing, rules, party) for person in people]
     if rules.is_plan:
         return outcomes
-    added = [_user(outcome.person) for outcome in outcomes if outcome.fate == Fate.IMPORTED]
+    added = [_user(outcome) for outcome in outcomes if outcome.fate == Fate.IMPORTED]
     users.add_all(added)
     users.note_foreign_hashes({outcome.method for outcome in outcomes if outcome.method})
     named_groups.touch({name for user in added for name in user.groups})
@@ -178,6 +185,7 @@ def _examined(
     person: Person,
     existing: tuple[Mapping[str, UUID], Collection[UUID]],
     rules: Rules,
+    party: Party | None,
 ) -> Outcome:
     emails, ids = existing
     person = replace(person, groups=list(person.groups), claims=dict(person.claims))
@@ -198,8 +206,19 @@ def _examined(
             if checks.claim_errors({name: value}):
                 del person.claims[name]
                 outcome.left_out.append(f"the claim {name}, which is not valid")
+        _take_attributes(outcome, party)
         outcome.left_out += dict.fromkeys(person.lost)
     return outcome
+
+
+def _take_attributes(outcome: Outcome, party: Party | None) -> None:
+    """Put the values in place of the texts, and leave out those that are refused."""
+    for name, value in attributes.of_texts(outcome.person.attributes).items():
+        after = attributes.merged(outcome.attributes, {name: value})
+        if errors := attributes.value_errors(outcome.attributes, after, party):
+            outcome.left_out += errors
+        else:
+            outcome.attributes = after
 
 
 def _password_problem(outcome: Outcome, rules: Rules) -> str | None:
@@ -237,7 +256,8 @@ def _take_groups(outcome: Outcome, rules: Rules) -> None:
             person.groups.append(name)
 
 
-def _user(person: Person) -> User:
+def _user(outcome: Outcome) -> User:
+    person = outcome.person
     user = User(
         id=person.user_id or uuid4(),
         email=person.email,
@@ -245,6 +265,7 @@ def _user(person: Person) -> User:
         name=person.name,
         password_hash=person.password_hash,
         claims=person.claims,
+        attributes=outcome.attributes,
         groups=person.groups,
     )
     users.set_disabled(user, person.disabled)

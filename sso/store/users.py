@@ -163,6 +163,7 @@ class DeclaredFields(NamedTuple):
     name: str
     email_verified: bool
     claims: dict[str, Any]
+    attributes: dict[str, Any]
     groups: list[str]
     disabled_at: datetime | None
 

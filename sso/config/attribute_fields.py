@@ -1,0 +1,54 @@
+"""The table of the fields of an attribute's definition: one entry for each.
+
+It has the shape of `client_fields`. A new field is an entry here, a column in
+`sso.models.attributes` with a migration, and the code that acts on it.
+"""
+
+from collections.abc import Mapping
+
+from sso.config.fields import Field, Input, Kind, Option
+from sso.flow import attributes
+from sso.i18n import N_
+from sso.i18n.message import Message
+
+_TABLE = (
+    Field(
+        "name", Kind.TEXT, "The name of the attribute. It cannot be changed.", default="",
+        is_required=True, noun=Message("the name"),
+        form=Input(N_("Name"), N_("Small letters, digits and _, such as cost_center. It stays.")),
+    ),
+    Field(
+        "title", Kind.TEXT, "The title that people see, by default the name.", default="",
+        option=Option("title"),
+        form=Input(N_("Title"), N_("What people see. If empty, the name.")),
+    ),
+    Field(
+        "type", Kind.CHOICE, "The type of its values. It cannot be changed.",
+        default=attributes.STRING, choices=tuple(attributes.TYPES), titles=attributes.TYPES,
+        option=Option("type"),
+        form=Input(N_("Type"), N_("It stays.")),
+    ),
+    Field(
+        "choices", Kind.NAMES, "The values of the type choice.", default=[],
+        option=Option("choice", "A value of the type choice.", metavar="TEXT"),
+        form=Input(N_("Values to choose from, one on each line"), rows=3),
+    ),
+    Field(
+        "readers", Kind.CHOICES, "Who may read it, besides administrators: person, helpdesk.",
+        default=[], choices=tuple(attributes.READERS), titles=attributes.READERS,
+        option=Option("reader", "Who may read it, besides administrators: person, helpdesk.",
+                      metavar="WHO"),
+        form=Input(N_("Who may read it, besides administrators")),
+    ),
+    Field(
+        "writers", Kind.CHOICES, "Who may read and change it: person, helpdesk, administrator.",
+        default=[attributes.Party.ADMINISTRATOR],
+        choices=tuple(attributes.WRITERS), titles=attributes.WRITERS,
+        option=Option("writer", "Who may read and change it: person, helpdesk, administrator.",
+                      metavar="WHO"),
+        form=Input(N_("Who may change it")),
+    ),
+)  # fmt: skip
+
+FIELDS: Mapping[str, Field] = {entry.name: entry for entry in _TABLE}
+FIXED = ("name", "type")  # of an existing definition

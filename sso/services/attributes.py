@@ -1,0 +1,316 @@
+"""Attributes of people: define, change and delete them, and change their values.
+
+`flow.attributes` has the rules of definitions and values.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.config.attribute_fields import FIELDS, FIXED
+from sso.extensions import db
+from sso.flow import attributes
+from sso.flow.attributes import Definition, Party
+from sso.i18n.message import Message
+from sso.models import Attribute, User
+from sso.services import changes as differences
+from sso.services import roles
+from sso.services.changes import Differences, ListEdit, Outcome
+from sso.services.checks import Invalid, Rule
+from sso.store import attributes as stored
+from sso.store import users
+
+_declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
+
+
+def described(definition: Definition) -> dict[str, Any]:
+    """Return the fields of a definition, as files have them and the audit trail compares them."""
+    return {name: getattr(definition, name) for name in FIELDS}
+
+
+@audit.acting
+def define(actor: Actor, fields: Mapping[str, Any]) -> Attribute:
+    """Define an attribute. Raises `Invalid` and `NotAllowed`."""
+    roles.require_admin(actor)
+    attribute = plan_definition(fields)
+    rows = stored.share()
+    if any(row.name == attribute.name for row in rows):
+        raise _taken(attribute.name)
+    if len(rows) >= attributes.MOST:
+        raise Invalid([Message("there are %(most)d attributes already", most=attributes.MOST)])
+    name = attribute.name
+    try:
+        stored.add(attribute)
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        raise _taken(name) from None
+    audit.event(Event.ATTRIBUTE_CREATED, by=actor.by, attribute=attribute.name)
+    return attribute
+
+
+def plan_definition(fields: Mapping[str, Any]) -> Attribute:
+    """Return the definition that `define` would store. Raises `Invalid`."""
+    attribute = Attribute(**{name: field.default for name, field in FIELDS.items()})
+    _edit(attribute, fields)
+    return attribute
+
+
+@audit.acting
+def change(
+    actor: Actor,
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    lists: Mapping[str, ListEdit] | None = None,
+    expected: Mapping[str, Any] | None = None,
+) -> tuple[Attribute, Outcome]:
+    """Change a definition; values that are there already stay.
+
+    `expected`: fields of `described`, as they were shown to the operator. Raises `LookupError`,
+    `Invalid`, `NotAllowed` and `Changed`.
+    """
+    roles.require_admin(actor)
+    attribute = stored.lock(name)
+    if attribute is None:
+        raise LookupError(name)
+    before = described(attribute)
+    differences.require_unchanged(expected, before)
+    edits = {**fields}
+    for field, edit in (lists or {}).items():
+        edits[field] = edit.applied_to(before[field])
+    changes = plan_change(attribute, edits)
+    notes = [
+        f"{field}: {note}"
+        for field, edit in (lists or {}).items()
+        for note in edit.without_effect(before[field])
+    ]
+    db.session.flush()
+    if changes:
+        audit.event(
+            Event.ATTRIBUTE_CHANGED, by=actor.by, attribute=name, what=" ".join(changes),
+            changes=changes,
+        )  # fmt: skip
+    return attribute, Outcome(changes, notes)
+
+
+def plan_change(attribute: Attribute, fields: Mapping[str, Any]) -> Differences:
+    """Change only the object; return the changes. Raises `Invalid`."""
+    before = described(attribute)
+    if changed := [name for name in FIXED if fields.get(name, before[name]) != before[name]]:
+        raise Invalid(
+            [
+                Message(
+                    "the %(field)s of an attribute stays; delete the attribute, which deletes its "
+                    "values, and define it again",
+                    field=changed[0],
+                )
+            ]
+        )
+    _edit(attribute, fields)
+    return differences.between(before, described(attribute))
+
+
+@audit.acting
+def delete(actor: Actor, name: str) -> int:
+    """Delete a definition with the values of all people; return how many people had one.
+
+    Raises `LookupError` and `NotAllowed`.
+    """
+    roles.require_admin(actor)
+    attribute = stored.lock(name)
+    if attribute is None:
+        raise LookupError(name)
+    stored.remove(attribute)
+    count = stored.remove_values(name)
+    audit.event(Event.ATTRIBUTE_DELETED, by=actor.by, attribute=name, people=count)
+    return count
+
+
+def _edit(attribute: Attribute, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        if isinstance(value, str):
+            tidy: Any = value.strip()
+        else:
+            tidy = list(dict.fromkeys(item.strip() for item in value))
+        setattr(attribute, name, tidy)
+    if errors := list(attributes.definition_errors(attribute)):
+        raise Invalid(errors)
+
+
+def _taken(name: str) -> Invalid:
+    return Invalid(
+        [
+            Message(
+                "there is already an attribute with the name %(name)s",
+                name=name,
+                code=Rule.ALREADY_EXISTS,
+            )
+        ]
+    )
+
+
+@contextmanager
+def declared(definitions: Mapping[str, Definition]) -> Iterator[None]:
+    """Read the definitions once for many users, and accept those that a file declares."""
+    token = _declared.set({**{row.name: row for row in stored.every()}, **definitions})
+    try:
+        yield
+    finally:
+        _declared.reset(token)
+
+
+def definitions() -> Mapping[str, Definition]:
+    """Return all definitions by name; see `declared`."""
+    read_before = _declared.get()
+    return {row.name: row for row in stored.every()} if read_before is None else read_before
+
+
+def of_texts(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values that texts stand for, by the types of the attributes."""
+    by_name = definitions()
+    return {
+        name: attributes.parsed(by_name[name].type if name in by_name else "", text)
+        for name, text in texts.items()
+    }
+
+
+def party_of(actor: Actor) -> Party | None:
+    """Return in which role an operator changes values; `None` at the command line."""
+    if actor.is_helpdesk:
+        return Party.HELPDESK
+    return Party.ADMINISTRATOR if actor.user_id else None
+
+
+def writable(party: Party | None, by_name: Mapping[str, Definition]) -> list[Definition]:
+    """Return the definitions whose values a party may change, by name."""
+    return [entry for entry in by_name.values() if attributes.may_write(entry, party)]
+
+
+def readable(user: User, party: Party, by_name: Mapping[str, Definition]) -> list[tuple[str, Any]]:
+    """Return title and value of each attribute of a user that a party may read."""
+    return [
+        (entry.title or entry.name, user.attributes[entry.name])
+        for entry in by_name.values()
+        if entry.name in user.attributes and attributes.may_read(entry, party)
+    ]
+
+
+def merged(before: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values after an edit; an empty value removes an attribute."""
+    values = {**before, **{name: attributes.tidy(value) for name, value in edits.items()}}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def value_errors(
+    before: Mapping[str, Any], after: Mapping[str, Any], party: Party | None
+) -> list[str]:
+    """Return why a party cannot change values like this. Values that are there already may stay."""
+    if not (changed := _changed(before, after)):
+        return []
+    by_name = definitions()
+    errors: list[str] = []
+    for name in changed:
+        definition = by_name.get(name)
+        if definition is None:
+            if name in after:
+                errors.append(Message("there is no attribute %(name)s", name=repr(str(name)[:100])))
+        elif not attributes.may_write(definition, party):
+            errors.append(Message("the attribute %(name)s cannot be changed here", name=repr(name)))
+        elif name in after and (error := attributes.value_error(definition, after[name])):
+            errors.append(error)
+    if not errors and _size(after) > attributes.MAX_VALUES:
+        errors.append(
+            Message(
+                "the attributes of one person are longer than %(most)d bytes together",
+                most=attributes.MAX_VALUES,
+            )
+        )
+    return errors
+
+
+def _size(values: Mapping[str, Any]) -> int:
+    return len(json.dumps(values, ensure_ascii=False).encode())
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    return type(old) is type(new) and bool(old == new)  # True is not 1
+
+
+def hold(edits: Mapping[str, Any] | bool | None) -> None:
+    """Keep all definitions as they are until the transaction ends, if there are edits of values.
+
+    Call it before the user is locked.
+    """
+    if edits:
+        stored.share()
+
+
+def names_of(changes: Differences) -> audit.Uncut:
+    """Return the names of the attributes that differ, for the audit trail: values are personal."""
+    before, after = (changes["attributes"][when] or {} for when in ("before", "after"))
+    return audit.Uncut(" ".join(_changed(before, after)))
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    names = sorted({**before, **after})
+    return [name for name in names if not _is_same(before.get(name), after.get(name))]
+
+
+@audit.acting
+def set_values(
+    actor: Actor,
+    user_id: UUID,
+    edits: Mapping[str, Any],
+    *,
+    expected: Mapping[str, Any] | None = None,
+) -> Differences:
+    """Change values of a user, by an administrator or the helpdesk.
+
+    `expected`: values as they were shown to the operator. Raises `LookupError`, `NotAllowed`,
+    `Invalid` and `Changed`.
+    """
+    stored.share()
+    user = users.lock_any(user_id)
+    if user is None:
+        raise LookupError(user_id)
+    roles.require_may_help(actor, user)
+    differences.require_unchanged(expected, {**dict.fromkeys(expected or ()), **user.attributes})
+    changes = _set(user, edits, party_of(actor))
+    if changes:
+        audit.event(
+            Event.USER_CHANGED, by=actor.by, user=user.id, what="attributes",
+            attributes=names_of(changes),
+        )  # fmt: skip
+    return changes
+
+
+@audit.acting
+def set_own(actor: Actor, user_id: UUID, edits: Mapping[str, Any]) -> Differences:
+    """Change values by the user. Raises `LookupError` if the account is disabled, and `Invalid`."""
+    stored.share()
+    user = users.lock(user_id)
+    if user is None:
+        raise LookupError(user_id)
+    changes = _set(user, edits, Party.PERSON)
+    if changes:
+        audit.own_event(Event.PROFILE_CHANGED, user.id, attributes=names_of(changes))
+    return changes
+
+
+def _set(user: User, edits: Mapping[str, Any], party: Party | None) -> Differences:
+    after = merged(user.attributes, edits)
+    if errors := value_errors(user.attributes, after, party):
+        raise Invalid(errors)
+    changes = differences.between({"attributes": user.attributes}, {"attributes": after})
+    if changes:
+        user.attributes = after
+        db.session.flush()
+    return changes
