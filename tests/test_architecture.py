@@ -227,7 +227,18 @@ def test_variables_are_named_after_what_they_hold(path: Path) -> None:
 
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
-    *("agents", "api_tokens", "apis", "clients", "devices", "dpop", "factors", "grants", "groups"),
+    *(
+        "agents",
+        "api_tokens",
+        "apis",
+        "attributes",
+        "clients",
+        "devices",
+        "dpop",
+        "factors",
+        "grants",
+        "groups",
+    ),
     *(
         "identities",
         "keys",
@@ -396,6 +407,11 @@ ADDRESSES = {
     f"{BASE}/admin/person/invite": {"GET", "POST"},
     f"{BASE}/admin/person/edit": {"GET", "POST"},
     f"{BASE}/admin/person/unlink": {"GET", "POST"},
+    f"{BASE}/admin/person/attributes": {"GET", "POST"},
+    f"{BASE}/admin/attributes": {"GET"},
+    f"{BASE}/admin/attribute/new": {"GET", "POST"},
+    f"{BASE}/admin/attribute": {"GET", "POST"},
+    f"{BASE}/admin/attribute/delete": {"GET", "POST"},
     f"{BASE}/admin/groups": {"GET", "POST"},
     f"{BASE}/admin/groups/export": {"GET"},
     f"{BASE}/admin/group": {"GET", "POST"},

@@ -23,11 +23,13 @@ from sso.config import images
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
+from sso.flow import attributes as attribute_rules
 from sso.flow.request import AuthorizationRequest
 from sso.imports.person import Person
 from sso.mfa import passkeys, policy, totp
 from sso.models import (
     Api,
+    Attribute,
     AuditEvent,
     BrowserSession,
     Client,
@@ -48,6 +50,7 @@ from sso.services import (
     agents,
     api_tokens,
     apis,
+    attributes,
     authentication,
     client_documents,
     clients,
@@ -324,7 +327,7 @@ CASES = [
     act(accounts.delete, "user_deleted", "", user),
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
-    plain(accounts.fill, "", lambda _: User(claims={}, groups=[]), None,
+    plain(accounts.fill, "", lambda _: User(claims={}, attributes={}, groups=[]), None,
           email="erin@example.com", name="Erin"),
     plain(accounts.edit, "", user, name="Dana Else"),
     plain(accounts.switch, "", user, {"email": "dana@example.com", "disabled": False}, True, None),
@@ -439,6 +442,34 @@ CASES = [
     plain(revocation.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
     plain(groups.without_members, "", lambda w: ["staff"]),
     plain(groups.not_known, "", lambda w: ["staff"], user),
+    act(attributes.define, "attribute_created", "", {"name": "desk", "type": "string"}),
+    Case(attributes.change, lambda w, _: attributes.change(OLGA, "level", {"title": "Level"}),
+         "attribute_changed", "", lambda _: _attribute()),
+    Case(attributes.change, lambda w, _: attributes.change(OLGA, "level", {"type": "number"}),
+         "", "", lambda _: _attribute()),
+    Case(attributes.delete, lambda w, _: attributes.delete(OLGA, "level"),
+         "attribute_deleted", "", lambda _: _attribute()),
+    Case(attributes.set_values,
+         lambda w, _: attributes.set_values(OLGA, w.user.id, {"level": 3}),
+         "user_changed", "", lambda _: _attribute()),
+    Case(attributes.set_own,
+         lambda w, _: attributes.set_own(OLGA, w.user.id, {"level": 3}),
+         "profile_changed", "", lambda _: _attribute()),
+    Case(attributes.described, lambda _, made: attributes.described(made),
+         "", "", lambda _: _attribute()),
+    plain(attributes.plan_definition, "", {"name": "desk"}),
+    Case(attributes.plan_change, lambda _, made: attributes.plan_change(made, {"title": ""}),
+         "", "", lambda _: _attribute()),
+    plain(attributes.declared, "", {}),
+    plain(attributes.definitions, ""),
+    plain(attributes.of_texts, "", {"level": "3"}),
+    plain(attributes.party_of, "", OLGA),
+    plain(attributes.writable, "", None, {}),
+    plain(attributes.readable, "", user, attribute_rules.Party.PERSON, {}),
+    plain(attributes.merged, "", {}, {"level": 3}),
+    plain(attributes.value_errors, "", {}, {"level": 3}, None),
+    plain(attributes.hold, "", {"level": 3}),
+    plain(attributes.names_of, "", {"attributes": {"before": {}, "after": {"level": 3}}}),
     act(group_editing.create, "group_created", "", "staff"),
     Case(group_editing.create,
          lambda w, _: group_editing.create(OLGA, "staff", members=[w.user.id]),
@@ -676,6 +707,12 @@ def _owned_token() -> Any:
 def _group() -> Any:
     with audit.dry_run():
         return group_editing.create(OLGA, "staff")
+
+
+def _attribute() -> Attribute:
+    with audit.dry_run():
+        fields = {"name": "level", "type": "number", "writers": ["administrator", "person"]}
+        return attributes.define(OLGA, fields)
 
 
 def _codes(world: World) -> list[str]:

@@ -16,10 +16,12 @@ from sso.audit.event_names import NAMES
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import browser_session, page, upstream
+from sso.endpoints.attribute_form import OwnValuesForm, typed
 from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm, DeleteAccountForm
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import profile_claims, scopes
+from sso.flow.attributes import Party, text_of
 from sso.flow.resources import api_of, identifiers_in, is_of_api
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
@@ -27,8 +29,9 @@ from sso.mfa import policy
 from sso.models import Api, AuditEvent, User
 from sso.models.clients import MAX_CLIENT_ID
 from sso.ratelimit import device_cookie
-from sso.services import accounts, agent_identity, credentials, revocation, roles
+from sso.services import accounts, agent_identity, attributes, credentials, revocation, roles
 from sso.services import identities as linking
+from sso.services.checks import Invalid
 from sso.services.identities import LinkRefused
 from sso.store import apis, clients, devices, exchanges, factors, grants, sessions, users
 from sso.store import identities as stored
@@ -48,6 +51,7 @@ _SESSIONS_DONE = {
     "password": N_("Your password was changed, and all other sessions were ended."),
     "name": N_("Your name was changed."),
     "language": N_("The language was changed."),
+    "attributes": N_("Your details were changed."),
 }
 
 
@@ -55,8 +59,10 @@ _SESSIONS_DONE = {
 def account() -> Response:
     """Show the user's sessions and applications; a POST ends them, or changes the profile."""
     current, password_form, name_form = page.signed_in(), ChangePasswordForm(), ChangeNameForm()
+    form = AccountForm()
+    values_form = _values_form(current.user, form)
     if request.method == "POST":
-        done = _act(AccountForm(), password_form, name_form, current)
+        done = _act(form, password_form, name_form, values_form, current)
         if isinstance(done, Response):
             return done
         if done:
@@ -65,13 +71,28 @@ def account() -> Response:
                 cookies.choose_language(response, None)  # forget the choice from before the sign-in
             return response
     browser_session.touch(current)
-    response = _page(current, password_form, name_form)
+    response = _page(current, password_form, name_form, values_form)
     db.session.commit()
     return response
 
 
+def _values_form(user: User, submitted: AccountForm) -> OwnValuesForm:
+    by_name = attributes.definitions()
+    form = OwnValuesForm.of(attributes.writable(Party.PERSON, by_name), user.attributes)
+    form.readable = [
+        (title, text_of(value)) for title, value in attributes.readable(user, Party.PERSON, by_name)
+    ]
+    form.was_sent = submitted.action.data == "change_attributes"
+    if not form.was_sent:
+        form.fill(form.before)
+    return form
+
+
 def _page(
-    current: CurrentSession, password_form: ChangePasswordForm, name_form: ChangeNameForm
+    current: CurrentSession,
+    password_form: ChangePasswordForm,
+    name_form: ChangeNameForm,
+    values_form: OwnValuesForm,
 ) -> Response:
     user = current.user
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
@@ -99,6 +120,7 @@ def _page(
         services=_services(user),
         form=password_form,
         name_form=name_form,
+        values_form=values_form,
         opened=request.args.get("open"),
         known=factors.of_user(user.id),
         can_delete=context.settings().account_deletion == "on",
@@ -158,6 +180,7 @@ def _act(
     form: AccountForm,
     password_form: ChangePasswordForm,
     name_form: ChangeNameForm,
+    values_form: OwnValuesForm,
     current: CurrentSession,
 ) -> Response | str | None:
     """Carry out the action of a button; return its key in `_SESSIONS_DONE`."""
@@ -189,6 +212,8 @@ def _act(
             return _change_password(current, password_form)
         case "change_name" if linking.directory_of(current.user) is None:
             return _change_name(current, name_form)
+        case "change_attributes":
+            return _change_attributes(current, values_form)
         case "choose_language":
             return _choose_language(current, form.locale.data)
     return None
@@ -238,6 +263,26 @@ def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
         return "ended"
     credentials.rename(audit.USER, current.user, form.name.data or "")
     return "name"
+
+
+def _change_attributes(current: CurrentSession, form: OwnValuesForm) -> str | None:
+    if not form.validate():
+        return None
+    edits = {
+        entry.name: typed(entry, text)
+        for entry in form.definitions
+        if (text := form.read()[entry.name]) != form.before[entry.name]
+    }
+    try:
+        attributes.set_own(audit.USER, current.user.id, edits)
+    except LookupError:  # disabled at this moment
+        db.session.rollback()
+        return "ended"
+    except Invalid as error:
+        db.session.rollback()
+        form.problems = error.errors
+        return None
+    return "attributes"
 
 
 def _choose_language(current: CurrentSession, tag: str) -> str:

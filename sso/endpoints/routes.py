@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from sso.endpoints.admin import (
         applications,
         applications_list,
+        attributes,
         audit_trail,
         groups,
         mail_queue,
@@ -68,6 +69,7 @@ else:
     # 3 MB, and 5 for what the checks of the overview use.
     applications = program.late_functions("sso.endpoints.admin.applications")
     applications_list = program.late_functions("sso.endpoints.admin.applications_list")
+    attributes = program.late_functions("sso.endpoints.admin.attributes")
     forward_auth = program.late_functions("sso.endpoints.forward_auth")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
     groups = program.late_functions("sso.endpoints.admin.groups")
@@ -246,6 +248,13 @@ ROUTES = (
           helpdesk=True),
     Route("{base}/admin/person/unlink", "person_unlink", people.unlink, blueprint=ADMIN),
     Route("{base}/admin/person/edit", "edit_person", people.edit, blueprint=ADMIN),
+    Route("{base}/admin/person/attributes", "person_attributes", attributes.of_person,
+          blueprint=ADMIN, helpdesk=True),
+    Route("{base}/admin/attributes", "attributes", attributes.defined, GET, ADMIN),
+    Route("{base}/admin/attribute/new", "attribute_new", attributes.new, blueprint=ADMIN),
+    Route("{base}/admin/attribute", "attribute", attributes.attribute, blueprint=ADMIN),
+    Route("{base}/admin/attribute/delete", "attribute_delete", attributes.delete,
+          blueprint=ADMIN),
     Route("{base}/admin/groups", "groups", groups.groups, blueprint=ADMIN),
     Route("{base}/admin/groups/export", "groups_export", groups.export, GET, ADMIN),
     Route("{base}/admin/group", "group", groups.group, blueprint=ADMIN),

@@ -203,7 +203,7 @@ def is_line(value: Any, most: int) -> bool:
 
 def _is_number(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and abs(value) <= _LARGEST
+    return is_number and abs(value) <= _LARGEST and math.isfinite(value)
 
 
 def _is_date(value: Any) -> bool:

@@ -30,7 +30,8 @@ class Person:
     """A person of an export; the values are checked when they are imported.
 
     `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
-    specific to this person. `attributes`: texts that stand for values. `lost`: data of the export that cannot be imported.
+    specific to this person. `attributes`: texts that stand for values. `lost`: data of the export
+    that cannot be imported.
     """
 
     where: str

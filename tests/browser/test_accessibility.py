@@ -102,7 +102,8 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
         check(page)
 
 
-ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/applications",
+ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/attributes",
+               "/attribute/new", "/applications",
                "/application/new", "/application/by-hand", "/apis", "/api/new", "/refusals",
                "/audit", "/webhooks", "/webhook/new", "/emails", "/settings", "/providers",
                "/people/import", "/person/new",
@@ -154,7 +155,13 @@ def test_administration(page: Page, site: Site) -> None:
             " VALUES (?, ?, 'corp', 'https://corp.example', ?, '2026-01-01 00:00:00')",
             (linked.hex, UUID(user_id).hex, linked.hex * 6),
         )
-    edits = (person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
+    site.server.flask(
+        "attribute", "define", f"a{linked.hex}", "--type", "choice", "--choice", "gold",
+        "--title", "Plan", "--self-service",
+    )  # fmt: skip
+    site.server.flask("attribute", "define", f"b{linked.hex}", "--type", "list")
+    edits = (f"/attribute?name=a{linked.hex}", person.replace("?", "/attributes?"),
+             person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
              group.replace("?", "/delete?"),
              f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
              f"/api/edit?id={api}", f"/api/secret?id={api}",

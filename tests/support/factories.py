@@ -9,7 +9,7 @@ from sso import audit, clock
 from sso.crypto import keys
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
-from sso.services import accounts, apis, clients, signing_keys
+from sso.services import accounts, apis, attributes, clients, signing_keys
 from sso.store import apis as stored_apis
 from sso.store.redemption import NewToken
 from tests.support.actors import RelyingParty, pkce
@@ -55,6 +55,14 @@ def make_api(app: Flask, identifier: str = "https://docs.example", **more: Any) 
             api, _ = apis.register(audit.SYSTEM, {"identifier": identifier, **usual, **more})
         db.session.commit()
         return api.identifier
+
+
+def make_attribute(app: Flask, name: str, type: str = "string", **more: Any) -> None:
+    """Define an attribute, committed."""
+    with app.app_context():
+        with audit.dry_run():
+            attributes.define(audit.SYSTEM, {"name": name, "type": type, **more})
+        db.session.commit()
 
 
 def change_api(app: Flask, identifier: str, **fields: Any) -> None:

@@ -55,6 +55,7 @@ SECTIONS = (
     Section(N_("Overview"), "overview", is_for_helpdesk=True, area=""),
     Section(N_("People"), "people", is_for_helpdesk=True, area=_PEOPLE),
     Section(N_("Groups"), "groups", area=_PEOPLE),
+    Section(N_("Attributes"), "attributes", area=_PEOPLE),
     Section(N_("Applications"), "applications"),
     Section(N_("APIs"), "apis"),
     Section(N_("MCP servers"), "mcp_servers"),

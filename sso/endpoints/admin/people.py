@@ -15,11 +15,12 @@ from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import InviteForm, NewPersonForm, PersonForm, lines
 from sso.flow import profile_claims
+from sso.flow.attributes import Party, text_of
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import Identity, User
-from sso.services import accounts, authentication, credentials, roles
+from sso.services import accounts, attributes, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Differences, ListEdit
@@ -234,7 +235,9 @@ _NEWEST = 10
 
 def person() -> Response:
     """Show a user: profile, factors, sessions, applications, events and actions."""
-    user = admin_page.person()
+    staff, user = access.staff(), admin_page.person()
+    by_name = attributes.definitions()
+    party = Party.ADMINISTRATOR if staff.is_admin else Party.HELPDESK
     user_factors = factors.of_user(user.id)
     return PERSON.render(
         "admin/person.html",
@@ -243,6 +246,10 @@ def person() -> Response:
         states=state_of(user),
         has_imported_password=passwords.is_foreign(user.password_hash),
         claims=[(profile_claims.title_of(name), value) for name, value in user.claims.items()],
+        attributes=[
+            (title, text_of(value)) for title, value in attributes.readable(user, party, by_name)
+        ],
+        may_edit_attributes=PERSON.may_act(staff, user) and attributes.writable(party, by_name),
         known=user_factors,
         identities=[
             (identity, context.upstreams().find(identity.provider))

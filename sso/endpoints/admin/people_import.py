@@ -130,7 +130,8 @@ def _digest(outcomes: Sequence[Outcome]) -> str:
         [
             outcome.person.email, outcome.person.name, str(outcome.person.user_id or ""),
             outcome.person.groups, outcome.person.claims, outcome.person.email_verified,
-            outcome.person.disabled, outcome.attributes, outcome.fate.value, outcome.reason, outcome.left_out,
+            outcome.person.disabled, outcome.attributes, outcome.fate.value, outcome.reason,
+            outcome.left_out,
         ]
         for outcome in outcomes
     ]  # fmt: skip
