@@ -15,7 +15,8 @@ _TABLE = (
     Field(
         "name", Kind.TEXT, "The name of the attribute. It cannot be changed.", default="",
         is_required=True, noun=Message("the name"),
-        form=Input(N_("Name"), N_("Small letters, digits and _, such as cost_center. It stays.")),
+        form=Input(N_("Name"), N_("Small letters, digits and _, such as cost_center. It cannot be "
+                   "changed later.")),
     ),
     Field(
         "title", Kind.TEXT, "The title that people see, by default the name.", default="",
@@ -26,7 +27,7 @@ _TABLE = (
         "type", Kind.CHOICE, "The type of its values. It cannot be changed.",
         default=attributes.STRING, choices=tuple(attributes.TYPES), titles=attributes.TYPES,
         option=Option("type"),
-        form=Input(N_("Type"), N_("It stays.")),
+        form=Input(N_("Type"), N_("It cannot be changed later.")),
     ),
     Field(
         "choices", Kind.NAMES, "The values of the type choice.", default=[],

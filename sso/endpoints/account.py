@@ -16,12 +16,12 @@ from sso.audit.event_names import NAMES
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import browser_session, page, upstream
-from sso.endpoints.attribute_form import OwnValuesForm, typed
+from sso.endpoints.attribute_form import OwnValuesForm, displayed, typed
 from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm, DeleteAccountForm
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import profile_claims, scopes
-from sso.flow.attributes import Party, text_of
+from sso.flow.attributes import Party
 from sso.flow.resources import api_of, identifiers_in, is_of_api
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
@@ -80,7 +80,8 @@ def _values_form(user: User, submitted: AccountForm) -> OwnValuesForm:
     by_name = attributes.definitions()
     form = OwnValuesForm.of(attributes.writable(Party.PERSON, by_name), user.attributes)
     form.readable = [
-        (title, text_of(value)) for title, value in attributes.readable(user, Party.PERSON, by_name)
+        (title, displayed(value))
+        for title, value in attributes.readable(user, Party.PERSON, by_name)
     ]
     form.was_sent = submitted.action.data == "change_attributes"
     if not form.was_sent:

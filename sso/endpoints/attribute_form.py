@@ -102,6 +102,13 @@ def texts_of(definitions: Iterable[Definition], values: Mapping[str, Any]) -> di
     return {entry.name: attributes.text_of(values.get(entry.name), "\n") for entry in definitions}
 
 
+def displayed(value: Any) -> str:
+    """Return a value as pages show it."""
+    if isinstance(value, bool):
+        return str(gettext("yes") if value else gettext("no"))
+    return attributes.text_of(value)
+
+
 def typed(definition: Definition, text: str) -> Any:
     """Return the value that a text of the form stands for; `None` if it is empty."""
     return attributes.parsed(definition.type, text, "\n")

@@ -31,6 +31,7 @@ READ_WHOLE = {
     "signing_keys",
     "imported_hashes",
     "webhooks",
+    "attributes",
     "alembic_version",
 }  # a handful of rows, needed all together
 

@@ -52,7 +52,10 @@ TARGETS = {
 }
 # Styles of mails, and attributes that a block of the template itself makes.
 STYLED = {("mail/message.html", "button_color"): "a color of the settings, checked as one"}
-ATTRIBUTES = {("admin/_macros.html", "described"): "set in the template, escaped there"}
+ATTRIBUTES = {
+    ("admin/_macros.html", "described"): "set in the template, escaped there",
+    ("_attributes.html", "described"): "set in the template, escaped there",
+}
 OWN = re.compile(r"(?:url_for|asset|step)\([^{}]*\)(?: if \w+ else (?:url_for|step)\([^{}]*\))?")
 STYLED_FILES = {name for name, _ in STYLED}
 LEADS = {"href", "src", "action", "formaction", "data", "poster", "background", "cite", "ping"}

@@ -14,8 +14,9 @@ from sso.endpoints.admin import access, admin_page, audit_trail, mail_queue
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import InviteForm, NewPersonForm, PersonForm, lines
+from sso.endpoints.attribute_form import displayed
 from sso.flow import profile_claims
-from sso.flow.attributes import Party, text_of
+from sso.flow.attributes import Party
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
@@ -247,7 +248,7 @@ def person() -> Response:
         has_imported_password=passwords.is_foreign(user.password_hash),
         claims=[(profile_claims.title_of(name), value) for name, value in user.claims.items()],
         attributes=[
-            (title, text_of(value)) for title, value in attributes.readable(user, party, by_name)
+            (title, displayed(value)) for title, value in attributes.readable(user, party, by_name)
         ],
         may_edit_attributes=PERSON.may_act(staff, user) and attributes.writable(party, by_name),
         known=user_factors,

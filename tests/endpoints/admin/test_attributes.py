@@ -217,7 +217,7 @@ def test_people_set_their_own(app: Flask, browser: Browser, user: User) -> None:
     set_values(app, user, ok=False, tags=["hidden-tag"], since="2030-01-31")
     browser.sign_in()
     page = browser.open(ACCOUNT)
-    assert "false" in page.html
+    assert "<bdi>no</bdi>" in page.html
     assert "hidden-tag" not in page.html
     assert "2030-01-31" not in page.html
     done = act(browser, attribute_level="3", attribute_plan="gold", attribute_tags="x")
