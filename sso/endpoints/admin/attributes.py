@@ -10,11 +10,11 @@ from wtforms import Field, TextAreaField
 from sso.audit import Actor
 from sso.config.attribute_fields import FIELDS, FIXED
 from sso.config.fields import Field as TableField
-from sso.config.fields import Input
+from sso.config.fields import Input, Kind
 from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import EditForm, input_of, value_of
+from sso.endpoints.admin.forms import EditForm, input_of, lines
 from sso.endpoints.admin.people import PERSON
 from sso.endpoints.attribute_form import ValuesForm, texts_of, typed
 from sso.flow.attributes import CHOICE, TYPES, WRITERS
@@ -52,15 +52,21 @@ class AttributeForm(EditForm):
 
     def read(self) -> dict[str, Any]:
         return {
-            field.name: value_of(field, self[field.name].data)
+            field.name: _value_of(field, self[field.name].data)
             for field, _ in _FIELDS
             if field.name in self
         }
 
 
+def _value_of(field: TableField, data: Any) -> Any:
+    if field.json_type is not list:
+        return (data or "").strip()
+    return list(data or ()) if field.kind is Kind.CHOICES else lines(data)
+
+
 _FIELDS = [(field, field.form) for field in FIELDS.values() if field.form]
 for _field, _about in _FIELDS:
-    setattr(AttributeForm, _field.name, input_of(_field, _about.label))
+    setattr(AttributeForm, _field.name, input_of(_field, _about))
 
 
 class PersonValuesForm(ValuesForm, EditForm):
