@@ -29,6 +29,7 @@ from sso.upstream import id_tokens
 from sso.upstream.identity import UpstreamRefused
 from tests.attacks.test_purged_between import Use, World
 from tests.conftest import Clock
+from tests.oauth.test_signed_requests import made, send
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.each import each
 from tests.support.factories import make_client
@@ -120,8 +121,6 @@ def refresh_is_repeated(world: World) -> Use:
 
 
 def pushed_request(world: World) -> Use:
-    if not world.browser.history:
-        world.browser.approve(world.client)
     uri = world.client.push().get_json()["request_uri"]
     query = {"client_id": world.client.client_id, "request_uri": uri}
     return lambda: "code" in world.browser.open_authorize(query).parameters
@@ -276,6 +275,8 @@ LIFETIMES: dict[Callable[[World], Use], tuple[int, bool]] = {
 @pytest.mark.parametrize("make", LIFETIMES, ids=lambda make: make.__name__)
 def test_a_lifetime(world: World, make: Callable[[World], Use]) -> None:
     seconds, at_the_end = LIFETIMES[make]
+    world.browser.approve(world.client)
+    world.clock.move(seconds=120)  # sign-in and consent are older than what they give
     began = world.clock.time
     uses = [make(world) for _ in range(3)]
     for use, late, works in zip(uses, (-1, 0, 1), (True, at_the_end, False), strict=True):
@@ -293,6 +294,11 @@ def proof(world: World, **claims: Any) -> bool:
     return world.client.push(DPoP().header("/oauth2/par", **claims)).status_code == 201
 
 
+def request_object(world: World, **claims: Any) -> bool:
+    bank = make_keyed_client(world.app, request_object_signing_alg="ES256")
+    return "password" in send(Browser(world.app), bank, made(bank, **claims)).fields
+
+
 # What a JWT says, in seconds from now: the last that is accepted, and the first that is not.
 CLAIMS: dict[str, tuple[Callable[..., bool], Callable[[int], dict[str, int]], int, int]] = {
     "assertion exp": (assertion, lambda n: {"exp": n}, 1, 0),
@@ -300,6 +306,9 @@ CLAIMS: dict[str, tuple[Callable[..., bool], Callable[[int], dict[str, int]], in
     "assertion iat, old": (assertion, lambda n: {"iat": n}, -300, -301),
     "assertion iat, ahead": (assertion, lambda n: {"iat": n}, 45, 46),
     "assertion nbf": (assertion, lambda n: {"nbf": n}, 45, 46),
+    "request exp": (request_object, lambda n: {"exp": n}, 1, 0),
+    "request exp, far from nbf": (request_object, lambda n: {"nbf": 0, "exp": n}, 3600, 3601),
+    "request nbf, ahead": (request_object, lambda n: {"nbf": n}, 45, 46),
     "proof iat, old": (proof, lambda n: {"iat": n}, -60, -61),
     "proof iat, ahead": (proof, lambda n: {"iat": n}, 60, 61),
     "proof exp": (proof, lambda n: {"exp": n}, 1, 0),

@@ -30,7 +30,13 @@ def make_asserting(app: Flask, *scopes: str, **more: Any) -> RelyingParty:
     return make_client(app, **usual | more)
 
 
-def ask_assertion(client: RelyingParty, id_token: str, **more: str | None) -> TestResponse:
+def ask_assertion(
+    client: RelyingParty,
+    id_token: str,
+    headers: dict[str, str] | None = None,
+    /,
+    **more: str | None,
+) -> TestResponse:
     """Exchange an identity token for an assertion; `None` leaves a field out."""
     form = {
         "grant_type": TOKEN_EXCHANGE,
@@ -41,7 +47,8 @@ def ask_assertion(client: RelyingParty, id_token: str, **more: str | None) -> Te
         **client.credentials(),
         **more,
     }
-    return client.post("/oauth2/token", {k: v for k, v in form.items() if v is not None})
+    given = {name: value for name, value in form.items() if value is not None}
+    return client.post("/oauth2/token", given, headers=headers)
 
 
 def make_presenting(app: Flask, issuer: str, api: str, **more: Any) -> RelyingParty:
