@@ -278,6 +278,18 @@ def test_what_the_user_declined(app: Flask, bridge: Bridge, user: User) -> None:
     assert refused(bridge.ask(scope="write"), "invalid_target")
 
 
+def test_what_the_user_declined_elsewhere(app: Flask, bridge: Bridge, user: User) -> None:
+    """At another application, or another user at this one."""
+    other = make_client(app, name="Other")
+    erin = make_user(app, "erin@example.com")
+    with app.app_context():
+        for user_id, client_id in ((user.id, other.client_id), (erin.id, bridge.client.client_id)):
+            ids = {"user_id": user_id, "client_id": client_id}
+            db.session.add(Consent(**ids, scope="openid", declined=f"{bridge.api}#write"))
+        db.session.commit()
+    assert bridge.ask(scope="read write").get_json()["scope"] == "read write"
+
+
 def test_a_second_factor_that_only_the_issuer_saw(app: Flask, bridge: Bridge) -> None:
     """Nor can the issuer date a sign-in to the future."""
     token = bridge.ask(amr=["mfa"], auth_time=4_000_000_000).get_json()["access_token"]

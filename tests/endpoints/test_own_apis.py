@@ -12,6 +12,7 @@ from sso.extensions import db
 from sso.flow import own_apis
 from sso.models import User
 from sso.services import api_tokens, apis, clients
+from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import clients as stored_clients
 from tests.conftest import Clock
@@ -233,6 +234,15 @@ def test_only_the_command_line_gives_and_changes_them(app: Flask, user: User) ->
             ),
             lambda actor=actor: clients.change(
                 actor, plain.client_id, {"apis": [f" {SCIM}=scim:read"]}
+            ),
+            lambda actor=actor: clients.change(
+                actor, plain.client_id, {}, lists={"apis": ListEdit(added=(f"{SCIM}=scim:read",))}
+            ),
+            lambda actor=actor: clients.change(
+                actor, plain.client_id, {}, lists={"apis": ListEdit(whole=(f"{SCIM}=scim:read",))}
+            ),
+            lambda actor=actor: clients.change(
+                actor, service.client_id, {}, lists={"apis": ListEdit(whole=())}
             ),
             lambda actor=actor: clients.change(actor, service.client_id, {"client_name": "x"}),
             lambda actor=actor: clients.change(

@@ -214,6 +214,9 @@ def test_a_forced_request_asks_for_the_password_once(app: Flask, clock: Clock) -
      "urn:oasis:names:tc:SAML:2.0:ac:classes:Password"),
     (context(PASSWORD, comparison="minimum"), PASSWORD),
     (context("urn:example:smartcard", PASSWORD), PASSWORD),
+    (context(PASSWORD, comparison="maximum"), PASSWORD),
+    (context(PASSWORD, MFA, comparison="maximum"), PASSWORD),
+    (context(PASSWORD, MFA, comparison="minimum"), PASSWORD),
 ])  # fmt: skip
 def test_authentication_contexts(app: Flask, clock: Clock, inside: str, expected: str) -> None:
     make_user(app)
@@ -227,13 +230,22 @@ def test_a_second_factor_is_asked_for(app: Flask, clock: Clock) -> None:
     wiki, browser = make_service_provider(app, first_party=True), Browser(app)
     wiki.start(browser, authn_request(inside=context(MFA)))
     assert "/account/factors" in browser.sign_in().url
+    for inside in (context(MFA, comparison="minimum"), context(PASSWORD, comparison="better")):
+        assert "/account/factors" in wiki.start(browser, authn_request(inside=inside)).url
 
 
 def test_an_unknown_context_is_refused(app: Flask, clock: Clock) -> None:
     make_user(app)
     wiki = make_service_provider(app)
-    xml = authn_request(inside=context("urn:example:smartcard"))
-    assert wiki.read(wiki.start(Browser(app), xml)).status == "NoAuthnContext"
+    for inside in (
+        context("urn:example:smartcard"),
+        context("urn:example:smartcard", comparison="maximum"),
+        context("urn:example:smartcard", comparison="better"),
+        context(MFA, comparison="better"),  # nothing is
+        context(PASSWORD, MFA, comparison="better"),
+    ):
+        page = wiki.start(Browser(app), authn_request(inside=inside))
+        assert wiki.read(page).status == "NoAuthnContext"
 
 
 def test_another_binding_is_named_as_unsupported(app: Flask, clock: Clock) -> None:

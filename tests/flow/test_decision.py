@@ -53,6 +53,13 @@ def asking(base: AuthorizationRequest = REQUEST, **more: object) -> Authorizatio
 Row = tuple[AuthorizationRequest, Session | None, Consent | None, Policy, object]
 STAFF, OTHERS = Policy(groups=frozenset({"staff"})), Policy(groups=frozenset({"board"}))
 FIRST = Policy(first_party=True)
+APIS = ("https://docs.example", "https://maps.example")
+AT_FIRST = asking(resources=APIS[:1], scope=f"{SCOPE} {APIS[0]}#")
+AT_BOTH = replace(AT_FIRST, resources=APIS)
+MEMBERS = dict.fromkeys(APIS, frozenset({"staff", "board"}))
+AT_APIS = Policy(first_party=True, api_groups=MEMBERS)
+NOT_AT_FIRST = replace(AT_APIS, api_groups={APIS[0]: frozenset({"board"})})
+NOT_AT_SECOND = replace(AT_APIS, api_groups={**MEMBERS, APIS[1]: frozenset({"board"})})
 NEEDED = frozenset(SCOPE.split())
 PARTLY = Consent(frozenset({"openid"}), LONG_AGO)
 UNTICKED = replace(PARTLY, declined=frozenset({"email"}))
@@ -214,6 +221,13 @@ TABLE: dict[str, Row] = {
     "a member": (REQUEST, SESSION, CONSENT, STAFF, Answer()),
     "no member": (REQUEST, SESSION, CONSENT, OTHERS, Forbid()),
     "no member, silently": (asking(prompt="none"), SESSION, CONSENT, OTHERS, "access_denied"),
+    "a member, at both APIs": (AT_BOTH, SESSION, CONSENT, AT_APIS, Answer()),
+    "no member at the first API": (AT_BOTH, SESSION, CONSENT, NOT_AT_FIRST, Forbid(APIS[0])),
+    "no member at the second API": (AT_BOTH, SESSION, CONSENT, NOT_AT_SECOND, Forbid(APIS[1])),
+    "no member at an API that is not asked for": (
+        AT_FIRST, SESSION, CONSENT, NOT_AT_SECOND, Answer()),
+    "no member at the second API, silently": (
+        asking(AT_BOTH, prompt="none"), SESSION, CONSENT, NOT_AT_SECOND, "access_denied"),
     "denied": (asking(RESUMED, denied=True), SESSION, CONSENT, OPEN, "access_denied"),
     "denied, nobody": (asking(RESUMED, denied=True), None, None, OPEN, "access_denied"),
     "acr voluntary": (asking(claims=VOLUNTARY_ACR), SESSION, CONSENT, OPEN, Answer()),

@@ -172,6 +172,22 @@ def test_a_name_without_a_colon_is_no_basic_credential(public: RelyingParty) -> 
     assert "can't be decoded" in answer.get_json()["error_description"]
 
 
+@pytest.mark.parametrize("secret", ["x", " "])
+def test_a_secret_that_a_public_client_does_not_have(public: RelyingParty, secret: str) -> None:
+    """Whichever way it comes. An empty one is none."""
+    form = {"token": "t"}
+    answers = [
+        public.post("/oauth2/revoke", form, headers=public.basic(secret)),
+        public.post("/oauth2/revoke", {**form, "client_id": public.client_id,
+                                       "client_secret": secret}),
+    ]  # fmt: skip
+    for answer in answers:
+        assert (answer.status_code, answer.get_json()["error"]) == (401, "invalid_client")
+    encoded = base64.b64encode(f"{public.client_id}:".encode()).decode()
+    empty = public.post("/oauth2/revoke", form, headers={"Authorization": f"Basic {encoded}"})
+    assert empty.status_code == 200
+
+
 def test_a_code_without_a_challenge_is_of_no_use_once_the_client_is_public(
     app: Flask, browser: Browser, client: RelyingParty, user: User
 ) -> None:

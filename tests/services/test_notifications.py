@@ -44,6 +44,16 @@ def test_a_browser_is_new_to_each_user(app: Flask, user: User, mailbox: Mailbox)
     assert [to for to, _ in mailbox.subjects()] == [user.email, "erin@example.com"]
 
 
+def test_over_the_session_of_somebody_else(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """The browser is as new to them as any other."""
+    make_user(app, "erin@example.com", name="Erin")
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.submit(email="erin@example.com", password=PASSWORD)
+    assert [to for to, _ in mailbox.subjects()] == [user.email, "erin@example.com"]
+
+
 def test_a_failed_sign_in_tells_nobody(browser: Browser, user: User, mailbox: Mailbox) -> None:
     browser.sign_in(password="wrong wrong wrong")
     assert mailbox.read() == []

@@ -10,7 +10,7 @@ from sso.extensions import db
 from sso.models import BrowserSession, Grant, LogoutDelivery, User
 from sso.services import revocation
 from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client
+from tests.support.factories import make_client, make_user
 
 SCOPE = "openid email offline_access"
 
@@ -58,3 +58,29 @@ def test_all_but_one_session_ends(app: Flask, user: User, clients: dict[str, Rel
         assert sorted(ids[client_id] for client_id in told) == ["former", "there"]
         live = select(BrowserSession.id).where(BrowserSession.ended_at.is_(None))
         assert db.session.scalars(live).all() == [here]
+
+
+def test_everything_ends(app: Flask, user: User, clients: dict[str, RelyingParty]) -> None:
+    """Also what outlived its session; and of nobody else."""
+    erin = make_user(app, "erin@example.com")
+    browsers = {name: Browser(app) for name in clients}
+    for name, client in clients.items():
+        client.exchange(browsers[name].approve(client, scope=SCOPE).code)
+    other = Browser(app)
+    other.sign_in(erin.email)
+    clients["here"].exchange(other.approve(clients["here"], scope=SCOPE).code)
+    with app.app_context():
+        of_former = Grant.client_id == clients["former"].client_id
+        ended = select(Grant.session_id).where(of_former).scalar_subquery()
+        db.session.execute(
+            update(BrowserSession)
+            .where(BrowserSession.id == ended)
+            .values(ended_at=user.created_at)
+        )
+        db.session.commit()
+        revocation.everything_of_user(user.id, "user_disabled")
+        db.session.commit()
+        told = db.session.execute(select(LogoutDelivery.client_id, LogoutDelivery.sub)).all()
+        assert sorted(told) == sorted((c.client_id, str(user.id)) for c in clients.values())
+        live = db.session.scalars(select(Grant.user_id).where(Grant.ended_at.is_(None))).all()
+        assert live == [erin.id]

@@ -9,7 +9,7 @@ from sso import audit
 from sso.config.client_fields import TOKEN_EXCHANGE
 from sso.extensions import db
 from sso.models import User
-from sso.services import apis
+from sso.services import apis, clients
 from sso.store import apis as stored_apis
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, ORIGIN, Browser, claims_of, header_of
@@ -71,11 +71,15 @@ def test_either_name_of_the_target(chain: Chain, name: str) -> None:
     assert claims_of(body["access_token"])["aud"] == MAPS
 
 
-def test_both_names_have_to_agree(chain: Chain) -> None:
+def test_both_names_have_to_agree(app: Flask, chain: Chain) -> None:
+    """Also two that the client is registered for."""
     both = exchange(chain.docs, chain.subject, resource=MAPS, audience=MAPS)
     assert both.status_code == 200
-    differ = exchange(chain.docs, chain.subject, resource=MAPS, audience=MAIL)
-    assert error_of(differ) == (400, "invalid_target")
+    backend = make_backend(app, DOCS, MAPS, MAIL)
+    for client in (chain.docs, backend):
+        for resource, audience in ((MAPS, MAIL), (MAIL, MAPS)):
+            differ = exchange(client, chain.subject, resource=resource, audience=audience)
+            assert error_of(differ) == (400, "invalid_target")
 
 
 def test_the_default_api_is_meant_without_a_target(app: Flask, chain: Chain) -> None:
@@ -394,6 +398,26 @@ def test_an_api_that_is_deleted_is_in_no_registration(app: Flask, chain: Chain) 
     make_api(app, DOCS)
     answer = exchange(chain.docs, chain.subject, resource=MAPS)
     assert error_of(answer) == (400, "invalid_request")
+
+
+def test_an_api_that_takes_the_identifier_of_a_deleted_one(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """Even if nobody is asked, and all are registered for it again: the token was for another."""
+    chain = Chain(app, browser, first_party=True)
+    exchanged = chain.exchanged()
+    change_api(app, DOCS, deleted=True)
+    make_api(app, DOCS)
+    entry = {"apis": [DOCS, MAPS]}
+    with app.app_context():
+        clients.change(audit.SYSTEM, chain.books.client_id, entry)
+        clients.change(audit.SYSTEM, chain.docs.client_id, {"exchange_from": [DOCS], **entry})
+        db.session.commit()
+    answer = exchange(chain.docs, chain.subject, resource=MAPS)
+    assert error_of(answer) == (400, "invalid_request")
+    assert chain.docs.introspect(exchanged).get_json()["active"]  # it is for the maps
+    answer = exchange(chain.docs, chain.approve()["access_token"], resource=MAPS)
+    assert answer.status_code == 200
 
 
 def test_tokens_bound_to_a_key(app: Flask, chain: Chain) -> None:
