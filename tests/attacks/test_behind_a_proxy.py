@@ -1,6 +1,7 @@
 """The attacker wants into an application behind a proxy: unseen, or as somebody else."""
 
 from collections.abc import Callable
+from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 from flask import Flask
@@ -121,6 +122,19 @@ def test_a_stolen_code(wiki: Proxied, browser: Browser, user: User) -> None:
     assert attacker.ask(way).status_code == 400
     assert attacker.ask(f"/.sso/callback?code={code}&state={state}&iss={issuer}").status_code == 400
     assert attacker.ask().status_code == 303
+
+
+def test_a_response_that_names_another_issuer(wiki: Proxied, browser: Browser, user: User) -> None:
+    """Or none (RFC 9207), or that comes by another method. None of these uses the code up."""
+    way = wiki.callback(browser, wiki.ask())
+    path, _, query = way.partition("?")
+    rest = urlencode([pair for pair in parse_qsl(query) if pair[0] != "iss"])
+    for issuer in ("", "&iss=", f"&iss={quote(ISSUER)}/", f"&iss={quote('https://other.example')}"):
+        assert wiki.ask(f"{path}?{rest}{issuer}").status_code == 400
+    for method in ("HEAD", "POST"):
+        assert wiki.ask(way, method=method).status_code == 400
+    assert "sso-session" not in wiki.cookies
+    assert wiki.ask(way).status_code == 303
 
 
 RESPONSES = [

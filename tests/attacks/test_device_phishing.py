@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from sso import audit
 from sso.extensions import db
@@ -209,6 +209,20 @@ def test_another_clients_name_on_the_page(
     assert "Television" in html
     assert "Bank" not in html
     assert "evil.example" not in html
+
+
+def test_the_code_becomes_that_of_another_client(
+    app: Flask, tv: Device, browser: Browser, user: User
+) -> None:
+    """The page was shown for the one; the other device drew the same code after a purge."""
+    bank = make_device(app, name="Bank")
+    tv.ask()
+    enter(browser, tv.user_code)
+    with app.app_context():
+        db.session.execute(update(DeviceCode).values(client_id=bank.client_id))
+        db.session.commit()
+    assert browser.allow().url.endswith("problem=code")
+    assert grants(app) == 0
 
 
 @pytest.mark.parametrize("name", ["www.evil.example/help", "x/evil.example", "x/1.evil.example"])

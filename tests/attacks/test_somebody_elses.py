@@ -5,10 +5,10 @@ It ends at whose it is: a link, a recovery code, an authenticator app, a passkey
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from sso.extensions import db
-from sso.models import RecoveryCode, TotpSecret, User
+from sso.models import BrowserSession, RecoveryCode, TotpSecret, User
 from sso.store import factors, users
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -50,9 +50,17 @@ def test_anothers_change_of_address(
     assert mallory.open(link).status == 403
     assert mallory.open(link, method="POST", data=form).status == 403
     assert address_of(app, user) == user.email
+    with app.app_context():
+        db.session.execute(update(BrowserSession).values(enrolment_allowed_at=user.created_at))
+        db.session.commit()
     browser.open(link)  # it was not used up, either
     browser.submit()
     assert address_of(app, user) == NEW
+    with app.app_context():  # others may go on to set up their first factor
+        allowed = BrowserSession.enrolment_allowed_at.is_not(None)
+        ids = db.session.scalars(select(BrowserSession.user_id).where(allowed)).all()
+        assert user.id not in ids
+        assert len(ids) == 1
 
 
 def test_anothers_recovery_code(

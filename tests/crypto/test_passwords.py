@@ -204,6 +204,14 @@ def test_any_text_gets_an_answer(password: str, about: list[str]) -> None:
         assert fault == passwords.TOO_SHORT
 
 
+def test_the_password_of_nobody_is_no_password() -> None:
+    """It stands in for the hash of an unknown user, and of one without a password."""
+    assert not passwords.verify("a password that nobody has", None)
+    assert not passwords.verify("a password that nobody has", "")
+    own = passwords.hash_password("a password that nobody has")
+    assert passwords.verify("a password that nobody has", own)
+
+
 def test_composed_and_decomposed_are_the_same() -> None:
     stored = passwords.hash_password("Grüße aus Köln 1")
     assert passwords.verify(unicodedata.normalize("NFD", "Grüße aus Köln 1"), stored)

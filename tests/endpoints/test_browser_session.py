@@ -226,6 +226,24 @@ def test_a_session_that_ended_before_ends_no_more(
     assert state() == before
 
 
+def test_somebody_else_signs_in(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """That ends the session before, and what it gave; signing in again does not."""
+    token = client.exchange(browser.approve(client).code).get_json()["access_token"]
+    elsewhere = Browser(app)
+    elsewhere.sign_in()
+    for email, live in ((user.email, 2), (make_user(app, "erin@example.com").email, 1)):
+        browser.open(f"{ORIGIN}{BASE}/sign-in")
+        browser.sign_in(email)
+        with app.app_context():
+            of_user = BrowserSession.user_id == user.id, BrowserSession.ended_at.is_(None)
+            count = select(func.count()).select_from(BrowserSession).where(*of_user)
+            assert db.session.scalar(count) == live
+        assert client.introspect(token).get_json()["active"] is (live == 2)
+    assert signed_in(elsewhere)
+
+
 @pytest.mark.slow
 def test_the_session_that_expired_is_nobodys(
     app: Flask, clock: Clock, browser: Browser, client: RelyingParty, user: User

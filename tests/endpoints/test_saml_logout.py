@@ -121,6 +121,21 @@ def test_a_service_provider_signs_out(app: Flask, clock: Clock, wiki: ServicePro
     assert not is_signed_in(browser)
 
 
+@pytest.mark.parametrize("others", [1, 2])
+@pytest.mark.parametrize("is_among_them", [True, False])
+def test_a_logout_request_that_names_sessions(
+    app: Flask, clock: Clock, wiki: ServiceProvider, others: int, is_among_them: bool
+) -> None:
+    """All of them are another browser's, or one of them is this one's."""
+    browser = Browser(app)
+    xml = logout_request(wiki.sign_on(browser), at=timestamp(clock.now()))
+    (own,) = re.findall("<samlp:SessionIndex>.*?</samlp:SessionIndex>", xml)
+    named = "".join(f"<samlp:SessionIndex>_{n}</samlp:SessionIndex>" for n in range(others))
+    xml = xml.replace(own, named + (own if is_among_them else ""))
+    browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
+    assert is_signed_in(browser) is not is_among_them
+
+
 @pytest.mark.parametrize(("late", "is_taken"), [(-1, True), (0, False), (1, False)])
 def test_when_a_logout_request_ends(
     app: Flask, clock: Clock, wiki: ServiceProvider, late: int, is_taken: bool

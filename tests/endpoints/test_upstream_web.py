@@ -107,7 +107,13 @@ def test_google_and_microsoft(app: Flask, corp: Upstream, browser: Browser) -> N
     assert (asked["access_type"], asked["prompt"]) == ("offline", "consent")
     configure(app, google)
     assert browser.open(corp.authorize(url)).status == 400  # of no organization
-    corp.says["hd"] = "example.com"
+    # Nor does userinfo say so, which is asked for the name that is missing.
+    corp.says = {**corp.says, "name": None}
+    corp.answers["/userinfo"] = answered({"sub": "1", "name": "Dana", "hd": "example.com"})
+    refused = browser.open(corp.authorize(press(browser, "google")))
+    assert "did not succeed" in refused.html
+    del corp.answers["/userinfo"]
+    corp.says |= {"name": "Dana There", "hd": "example.com"}
     other = Browser(app)
     assert other.open(corp.authorize(press(other, "google"))).path == f"{BASE}/account"
     # Without the organization, only its own addresses count as verified.

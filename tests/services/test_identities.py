@@ -240,6 +240,24 @@ def test_what_was_provisioned_goes_before_the_word_of_the_directory(
         assert loaded.name == name
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_last_administrator_keeps_that_group_alone(
+    app: Flask, user: User, is_last: bool
+) -> None:
+    """The provider takes the others away, as from everybody."""
+    admins = "sso-administrators"
+    if not is_last:
+        make_user(app, "ada@example.com", groups=[admins])
+    corp = replace(CORP, groups={"Admins": admins, "Staff": "staff", "Other": "other"})
+    change(app, user, groups=[admins, "staff", "own"])
+    there = replace(DANA, groups=frozenset({"Other"}))
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        identities.take_over_profile(audit.SYSTEM, corp, loaded, there)
+        assert loaded.groups == [*([admins] if is_last else []), "own", "other"]
+
+
 def test_groups_that_are_left_make_room_for_others(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

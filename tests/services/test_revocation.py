@@ -60,6 +60,28 @@ def test_all_but_one_session_ends(app: Flask, user: User, clients: dict[str, Rel
         assert db.session.scalars(live).all() == [here]
 
 
+@pytest.mark.parametrize(
+    "name", ["offline_accessories", "no_offline_access", "https://docs.example#offline_access"]
+)
+def test_a_scope_that_only_looks_like_offline_access(
+    app: Flask, user: User, clients: dict[str, RelyingParty], name: str
+) -> None:
+    """What it gave ends with the session."""
+    client = clients["here"]
+    client.exchange(Browser(app).approve(client, scope=SCOPE).code)
+
+    def end(scope: str) -> bool:
+        db.session.execute(update(Grant).values(scope=scope, ended_at=None))
+        db.session.execute(update(BrowserSession).values(ended_at=None))
+        revocation.sessions_of_user(user.id, "sign_out")
+        return db.session.scalars(select(Grant.ended_at)).one() is not None
+
+    with app.app_context():
+        assert end(f"openid {name}")
+        assert end(f"{name} openid")
+        assert not end(f"{name} offline_access")
+
+
 def test_everything_ends(app: Flask, user: User, clients: dict[str, RelyingParty]) -> None:
     """Also what outlived its session; and of nobody else."""
     erin = make_user(app, "erin@example.com")

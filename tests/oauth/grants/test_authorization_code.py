@@ -58,6 +58,17 @@ def test_refused_without_using_up_the_code(
     assert client.exchange(code).status_code == 200
 
 
+def test_another_redirect_uri_that_is_registered(app: Flask, browser: Browser, user: User) -> None:
+    """§4.1.3: the exchange names the one of the request, whichever others the client has."""
+    uris = ["https://books.example/callback", "https://books.example/second"]
+    client = make_client(app, redirect_uris=uris)
+    for own, other in (uris, reversed(uris)):
+        code = browser.approve(client, redirect_uri=own).code
+        refused = client.exchange(code, redirect_uri=other)
+        assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_grant")
+        assert client.exchange(code, redirect_uri=own).status_code == 200
+
+
 def test_a_wrong_address_is_named(client: RelyingParty, code: str) -> None:
     missing = client.exchange(code, redirect_uri=None).get_json()
     assert missing["error_description"] == "The parameter 'redirect_uri' is missing."
