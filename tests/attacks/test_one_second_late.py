@@ -31,6 +31,7 @@ from tests.attacks.test_purged_between import Use, World
 from tests.conftest import Clock
 from tests.oauth.test_signed_requests import made, send
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.assertions import ask_assertion, make_asserting
 from tests.support.each import each
 from tests.support.factories import make_client
 from tests.support.proofs import DPoP
@@ -220,6 +221,12 @@ def emailed(world: World) -> Use:
     return use
 
 
+def identity_token(world: World) -> Use:
+    client = make_asserting(world.app)
+    text = client.exchange(world.browser.approve(client).code).get_json()["id_token"]
+    return lambda: ask_assertion(client, text).status_code == 200
+
+
 def api_token(world: World) -> Use:
     with world.app.app_context():
         _, secret = api_tokens.create(
@@ -266,6 +273,7 @@ LIFETIMES: dict[Callable[[World], Use], tuple[int, bool]] = {
     mailed(mail_links.INVITE): (7 * 86400, False),
     link_that_was_looked_up: (3600, False),
     emailed: (600, False),
+    identity_token: (3600, False),
     api_token: (5000, False),
     old_client_secret: (5000, False),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from sso import audit
 from sso.config.client_fields import AUTHORIZATION_CODE, JWT_BEARER
@@ -186,6 +186,43 @@ def test_what_ends_an_identity_token(
         revocation.withdraw_consent(audit.SYSTEM, user.id, books.client_id)
         db.session.commit()
     assert error_of(ask_assertion(books, fresh)) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("first_party", [False, True])
+def test_an_identity_token_of_another_client(
+    app: Flask, browser: Browser, user: User, first_party: bool
+) -> None:
+    """Also if both are the operator's own applications."""
+    books = make_asserting(app, first_party=first_party)
+    other = make_asserting(app, name="Other", first_party=first_party)
+    id_token = id_token_of(browser, books)
+    id_token_of(browser, other)  # it has a grant of the same session, too
+    assert error_of(ask_assertion(other, id_token)) == (400, "invalid_request")
+    assert ask_assertion(books, id_token).status_code == 200
+
+
+@pytest.mark.parametrize("groups", [[], ["other"], ["other", "staff"]])
+def test_the_groups_of_the_user_are_those_of_now(
+    app: Flask, browser: Browser, groups: list[str]
+) -> None:
+    """Whatever has changed them: nothing has ended the grant yet."""
+    user = make_user(app, groups=["staff"])
+    books = make_asserting(app, groups=["staff", "board"])
+    id_token = id_token_of(browser, books)
+    with app.app_context():
+        db.session.execute(update(User).where(User.id == user.id).values(groups=groups))
+        db.session.commit()
+    answer = ask_assertion(books, id_token)
+    assert (answer.status_code == 200) is ("staff" in groups), answer.text
+
+
+def test_the_groups_of_an_api(app: Flask, bridge: Bridge, user: User) -> None:
+    change_api(app, bridge.api, groups=["staff", "board"])
+    for groups, admitted in (([], False), (["other"], False), (["other", "board"], True)):
+        with app.app_context():
+            db.session.execute(update(User).where(User.id == user.id).values(groups=groups))
+            db.session.commit()
+        assert (bridge.ask().status_code == 200) is admitted
 
 
 def test_a_client_of_a_group(app: Flask, bridge: Bridge, user: User) -> None:
