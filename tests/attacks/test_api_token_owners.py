@@ -122,7 +122,7 @@ def test_what_leaves_the_owner_an_administrator_ends_nothing(app: Flask, owner: 
     assert events(app, "api_token_revoked") == []
 
 
-@pytest.mark.parametrize("how", ["setting", "groups by SQL", "disabled by SQL"])
+@pytest.mark.parametrize("how", ["setting", "groups by SQL", "helpdesk by SQL", "disabled by SQL"])
 def test_an_owner_who_is_no_administrator_for_another_reason(
     app: Flask, owner: User, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +138,7 @@ def test_an_owner_who_is_no_administrator_for_another_reason(
             if how == "disabled by SQL":
                 row.disabled_at = clock.now()
             else:
-                row.groups = ["staff"]
+                row.groups = [HELPDESK] if how == "helpdesk by SQL" else ["staff"]
             db.session.commit()
     assert token("GET", "/Users").status_code == 401
     assert [one["reason"] for one in events(app, "api_token_refused")] == ["owner"]

@@ -18,6 +18,7 @@ from sqlalchemy import func, select
 from sso import audit, clock
 from sso.extensions import db
 from sso.models import Consent, Grant, Token, User
+from sso.oauth import key_sets
 from sso.process import addresses
 from sso.services import accounts, clients
 from sso.store import approvals, redemption
@@ -266,6 +267,24 @@ def test_one_scope_more(app: Flask, browser: Browser, user: User, bridge: Bridge
     books = make_asserting(app, "read", "list")
     id_token = books.exchange(browser.approve(books).code).get_json()["id_token"]
     assert refused(ask_assertion(books, id_token, scope="read write"), "invalid_scope")
+
+
+def test_an_issuer_that_is_not_listed_any_more(
+    app: Flask, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was when its keys were read, which may take seconds."""
+    read, other = key_sets.of_issuer, "https://other.example"
+
+    def unlisted(issuer: str, kid: str | None) -> key_sets.Keys:
+        change(app, bridge.client, id_jag_issuers=[other])
+        return read(issuer, kid)
+
+    assertion = bridge.assertion()
+    monkeypatch.setattr(key_sets, "of_issuer", unlisted)
+    assert refused(present(bridge.client, assertion))
+    monkeypatch.setattr(key_sets, "of_issuer", read)
+    change(app, bridge.client, id_jag_issuers=[other, bridge.platform.issuer])
+    assert present(bridge.client, assertion).status_code == 200
 
 
 def test_what_the_user_declined(app: Flask, bridge: Bridge, user: User) -> None:

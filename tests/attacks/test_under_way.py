@@ -13,6 +13,7 @@ from argon2 import PasswordHasher
 from flask import Flask
 
 from sso.crypto import passwords
+from sso.endpoints import page
 from sso.mfa import policy, totp
 from sso.models import User
 from sso.store import approvals, users
@@ -76,9 +77,16 @@ def test_a_sign_in_under_way_does_not_survive_the_reset(
     assert not is_signed_in(thief)
 
 
+@pytest.mark.parametrize(("place", "name"), [(totp, "accept"), (page, "try_once")])
 def test_half_way_under_way_does_not_survive_the_reset(
-    app: Flask, owner: Browser, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+    app: Flask,
+    owner: Browser,
+    mailbox: Mailbox,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
 ) -> None:
+    """When the code is compared, or before the account is locked."""
     dana = Browser(app)
     dana.sign_in()
     confirm_by_code(dana, mailbox)
@@ -87,7 +95,7 @@ def test_half_way_under_way_does_not_survive_the_reset(
     thief.sign_in()
     assert thief.page.path.endswith("/second-factor")
     reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
-    other = in_between(monkeypatch, totp, "accept", reset, after=False)
+    other = in_between(monkeypatch, place, name, reset, after=False)
     thief.submit(code=code_of(secret, 1))
     other.join()
     assert owner.page.path.endswith("/sign-in")  # the reset is done

@@ -137,6 +137,21 @@ def test_an_answer_of_one_provider_is_not_taken_for_anothers(
     assert world.signed_in(browser) is None
 
 
+def test_an_answer_of_another_server_though_none_was_promised(
+    world: World, browser: Browser
+) -> None:
+    """A provider that does not say whether it sends `iss` may do so; then it has to be its own."""
+    world.corp.metadata = {"authorization_response_iss_parameter_supported": None}
+    for iss in ("https://evil.example", "https://corp.example/"):
+        page = browser.open(world.corp.authorize(world.start(browser), iss=iss))
+        assert "did not succeed" in page.html
+    assert not any(url.endswith("/token") for url, _ in world.corp.asked)
+    for own in (None, "https://corp.example"):
+        visitor = Browser(world.app)
+        visitor.open(world.corp.authorize(world.start(visitor), iss=own))
+        assert world.signed_in(visitor) == "dana@example.com"
+
+
 def test_a_malicious_provider_speaks_for_itself_alone(world: World, browser: Browser) -> None:
     """It claims another's issuer, sub, or email: none of these leads into an account."""
     assert world.sign_in(Browser(world.app)).path == f"{BASE}/account"  # Dana, by the honest one

@@ -169,6 +169,20 @@ def test_a_token_without_the_scope_names_no_group_after_the_staff(app: Flask) ->
             with pytest.raises(NotAllowed):
                 group_editing.change(token, empty.id, name=name)
             db.session.rollback()
+            with pytest.raises(NotAllowed):
+                group_editing.create(token, name)
+            db.session.rollback()
+            staff = group_editing.create(OLGA, name)
+            for act in (
+                lambda staff=staff: group_editing.delete(token, staff.id),
+                lambda staff=staff: group_editing.change(token, staff.id, name="else"),
+                lambda staff=staff: group_editing.change(
+                    token, staff.id, provisioned={"external_id": "7"}
+                ),
+            ):
+                with pytest.raises(NotAllowed):
+                    act()
+            db.session.commit()
         group_editing.change(token, empty.id, name="staff")
         assert group("staff").id == empty.id
 
