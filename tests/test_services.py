@@ -169,6 +169,12 @@ class World:
     def asked(self) -> AuthorizationRequest:
         return AuthorizationRequest(self.client_id, "", "", "openid", clock.now())
 
+    @property
+    def with_old_secret(self) -> str:
+        self.client.previous_secret_expires_at = clock.now() + timedelta(hours=1)
+        db.session.flush()
+        return self.client_id
+
     def link(self, purpose: str) -> str:
         """The secret of a link for this purpose."""
         return mail_links.make(purpose, self.user.email, self.user)[1].partition("token=")[2]
@@ -391,6 +397,8 @@ CASES = [
         {"logo": images.parse(PNG, 1000)}),
     act(clients.change, "", "", of("client_id"), {"logo": images.NO_IMAGE}),
     act(clients.rotate_secret, "client_secret_rotated", "", of("client_id")),
+    act(clients.rotate_secret, "client_secret_rotated", "", of("client_id"), timedelta(hours=1)),
+    act(clients.end_old_secret, "client_old_secret_ended", "", of("with_old_secret")),
     plain(clients.lock_all, "", lambda w: [w.client_id]),
     act(clients.disable, "client_disabled", "", of("client_id")),
     act(clients.enable, "client_enabled", "", of("client_id")),

@@ -73,6 +73,7 @@ NAMES: Mapping[Event, str] = {
     Event.CLIENT_DISABLED: N_("Application disabled"),
     Event.CLIENT_ENABLED: N_("Application enabled"),
     Event.CLIENT_DELETED: N_("Application deleted"),
+    Event.CLIENT_OLD_SECRET_ENDED: N_("Old client secret ended"),
     Event.CLIENT_SECRET_ROTATED: N_("Client secret replaced"),
     Event.CLIENT_FORBIDDEN: N_("Access refused: not in a required group"),
     Event.CODE_ISSUED: N_("Authorization code issued"),

@@ -61,6 +61,7 @@ class Event(StrEnum):
     CLIENT_DISABLED = "client_disabled", _SENT
     CLIENT_ENABLED = "client_enabled", _SENT
     CLIENT_FORBIDDEN = "client_forbidden"
+    CLIENT_OLD_SECRET_ENDED = "client_old_secret_ended", _SENT
     CLIENT_SECRET_ROTATED = "client_secret_rotated", _SENT
     CODE_ISSUED = "code_issued"
     CODE_REUSED = "code_reused", _SENT

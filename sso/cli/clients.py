@@ -379,6 +379,8 @@ def show(client_id: str, as_json: bool) -> None:
         "newest_grants": [_grant(grant, programs.get(grant.id)) for grant in newest],
         "logout_tokens_waiting": outbox.logouts_waiting_for(client.client_id),
     }
+    if until := client.old_secret_ends_at:
+        more["old_secret_ends_at"] = iso(until)
     counts = ["live_grants", "logout_tokens_waiting"]
     if CLIENT_CREDENTIALS in client.client_metadata["grant_types"]:
         more["live_service_tokens"] = service_tokens.count_live(client.client_id)
@@ -391,6 +393,8 @@ def show(client_id: str, as_json: bool) -> None:
         most = grants.MOST_COUNTED
         more[name] = f"{most} or more" if more[name] == most else more[name]
     print_record([(name, more[name]) for name in counts])
+    if until:
+        print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
     if newest:
         print_line()
         print_table(
@@ -443,6 +447,18 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     show_secret(client, secret, as_json)
     if (until := client.previous_secret_expires_at) and not as_json:
         print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
+
+
+@group.command("end-old-secret")
+@client_argument
+@json_option
+def end_old_secret(client_id: str, as_json: bool) -> None:
+    """End the secret that a rotation has kept."""
+    find_client(client_id, exactly=True)
+    with _known(client_id):
+        client = clients.end_old_secret(audit.operator(), client_id)
+    db.session.commit()
+    _show(client, as_json)
 
 
 @group.command("disable")

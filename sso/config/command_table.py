@@ -55,6 +55,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "update": ("Change a registration, and print what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
                           "sso.cli.clients:rotate_secret"),
+        "end-old-secret": ("End the secret that a rotation has kept.",
+                           "sso.cli.clients:end_old_secret"),
         "disable": ("Disable an application; its tokens end at once.", "sso.cli.clients:disable"),
         "enable": ("Enable an application again; ended tokens stay ended.",
                    "sso.cli.clients:enable"),

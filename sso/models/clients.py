@@ -266,8 +266,13 @@ class ClientRegistration:
         """Compare with the live secrets, in constant time."""
         current = secrets.matches(client_secret, self.secret_digest)
         previous = secrets.matches(client_secret, self.previous_secret_digest or "")
+        return current or (previous and self.old_secret_ends_at is not None)
+
+    @property
+    def old_secret_ends_at(self) -> datetime | None:
+        """The end of the secret before the last rotation; `None` if it is not valid any more."""
         expires = self.previous_secret_expires_at
-        return current or (previous and expires is not None and clock.now() < expires)
+        return expires if expires is not None and clock.now() < expires else None
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         """Check the method at every endpoint (Authlib: only at the token endpoint)."""

@@ -42,6 +42,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 STAYS = Message("a client stays public or confidential; register another one instead")
 _SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
+_NO_OLD_SECRET = Message("no old secret is valid any more")
 _FIXED = {field.name: field.default for field in FIXED}
 HIDDEN = "(by reference)"  # replaces secrets in output and in the audit trail
 
@@ -252,6 +253,17 @@ def rotate_secret(
     clients.replace_secret(client, crypto_secrets.digest(secret), until)
     audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
     return client, secret
+
+
+@audit.acting
+def end_old_secret(actor: Actor, client_id: str) -> Client:
+    """End the secret before the last rotation, which was kept. Raises `LookupError`, `Invalid`."""
+    client = _locked(client_id)
+    if client.old_secret_ends_at is None:
+        raise Invalid([_NO_OLD_SECRET])
+    clients.end_old_secret(client)
+    audit.event(Event.CLIENT_OLD_SECRET_ENDED, client=client_id)
+    return client
 
 
 @audit.acting

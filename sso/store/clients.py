@@ -344,6 +344,12 @@ def replace_secret(client: Client, digest: str, keep_old_until: datetime | None)
     db.session.flush()
 
 
+def end_old_secret(client: Client) -> None:
+    """End the secret before the last rotation. Its digest stays, so that `explain` knows it."""
+    client.previous_secret_expires_at = clock.now()
+    db.session.flush()
+
+
 def with_ids(client_ids: Iterable[str]) -> Sequence[Client]:
     """Return the clients with these IDs, without those that are deleted."""
     return db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids)))).all()

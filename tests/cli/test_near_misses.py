@@ -44,6 +44,20 @@ def test_a_rotated_secret_that_goes_on_for_a_while(
     assert (takes(client, client.client_secret), takes(client, fresh)) == (old, True)
 
 
+def test_an_old_secret_that_is_ended_before_its_time(
+    app: Flask, clock: Clock, client: RelyingParty, run: Any
+) -> None:
+    fresh = run("client", "rotate-secret", client.client_id, "--keep-old", "2")["client_secret"]
+    assert run("client", "show", client.client_id)["old_secret_ends_at"]
+    clock.move(minutes=60)
+    run("client", "end-old-secret", client.client_id)
+    assert (takes(client, client.client_secret), takes(client, fresh)) == (False, True)
+    assert "old_secret_ends_at" not in run("client", "show", client.client_id)
+    again = app.test_cli_runner().invoke(args=["client", "end-old-secret", client.client_id])
+    assert "no old secret is valid any more" in again.output
+    assert again.exit_code == 1
+
+
 def test_a_secret_that_is_rotated_twice(clock: Clock, client: RelyingParty, run: Any) -> None:
     """At once, after a theft: what went on until then stops, too."""
     second = run("client", "rotate-secret", client.client_id, "--keep-old", "24")["client_secret"]

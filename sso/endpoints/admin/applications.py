@@ -56,6 +56,17 @@ APPLICATION = Resource(
     name="client",
     variables=lambda client: {"name": agent_identity.label_of(client)},
     actions={
+        "end-old-secret": Action(
+            label=N_("End the old secret"),
+            question=N_(
+                "%(name)s can use only its new secret from then on. If it does not have it yet, "
+                "nobody can sign in to it."
+            ),
+            done=N_("The old secret was ended."),
+            run=lambda actor, client: clients.end_old_secret(actor, client.client_id),
+            applies=lambda client: client.old_secret_ends_at is not None,
+            is_danger=True,
+        ),
         "disable": Action(
             label=N_("Disable the application"),
             question=N_("Nobody can sign in to %(name)s until you enable it again."),

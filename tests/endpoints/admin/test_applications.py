@@ -21,6 +21,7 @@ from sso.endpoints.admin.applications_list import kind_of
 from sso.extensions import db
 from sso.models import Client
 from sso.models.clients import OPEN
+from sso.services import checks
 from sso.services import clients as services
 from sso.store import clients, refusals
 from tests.conftest import Clock
@@ -291,6 +292,52 @@ def test_a_secret_is_rotated(app: Flask, staff: StaffBrowser, client: RelyingPar
         assert found
         assert found.check_client_secret(secret_in(done))
         assert found.check_client_secret(client.client_secret)
+
+
+@pytest.mark.parametrize(("minutes", "is_live"), [(24 * 60 - 1, True), (24 * 60, False)])
+def test_an_old_secret_is_shown_with_its_end_and_ended_at_once(
+    app: Flask, clock: Clock, staff: StaffBrowser, client: RelyingParty, minutes: int, is_live: bool
+) -> None:
+    url = f"{ADMIN}/application?id={client.client_id}"
+    ending = f"{ADMIN}/application/act?id={client.client_id}&do=end-old-secret"
+    assert "Old secret" not in staff.open(url).html
+    staff.open(f"{ADMIN}/application/secret?id={client.client_id}")
+    assert "Old secret" in staff.send(hours="24").html
+    asked = staff.open(ending)
+    assert "can use only its new secret" in asked.html
+    clock.move(minutes=minutes)
+    if not is_live:
+        with app.app_context(), pytest.raises(checks.Invalid):
+            services.end_old_secret(audit.SYSTEM, client.client_id)
+        return
+    with app.app_context():
+        services.end_old_secret(audit.SYSTEM, client.client_id)
+        db.session.commit()
+        ended = clients.find(client.client_id)
+        assert ended
+        assert not ended.check_client_secret(client.client_secret)
+        assert ended.old_secret_ends_at is None
+
+
+def test_the_console_ends_an_old_secret(
+    app: Flask, staff: StaffBrowser, client: RelyingParty
+) -> None:
+    staff.open(f"{ADMIN}/application/secret?id={client.client_id}")
+    fresh = secret_in(staff.send(hours="168"))
+    staff.open(f"{ADMIN}/application/act?id={client.client_id}&do=end-old-secret")
+    page = staff.send()
+    assert "The old secret was ended." in page.html
+    assert "End the old secret" not in page.html
+    with app.app_context():
+        ended = clients.find(client.client_id)
+        assert ended
+        assert not ended.check_client_secret(client.client_secret)
+        assert ended.check_client_secret(fresh)
+    (event,) = events(app, "client_old_secret_ended")
+    assert event["operator"] == "ada@example.com"
+    url = f"{BASE}/admin/application/act"
+    query = {"id": client.client_id, "do": "end-old-secret"}
+    assert staff.http.get(url, query_string=query, base_url=ORIGIN).status_code == 404
 
 
 def test_logos(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
