@@ -173,6 +173,15 @@ def test_administration(page: Page, site: Site) -> None:
         for width in (375, 768, 1600):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{base}/admin/audit")
+    heights = page.evaluate(
+        "[...document.querySelectorAll('.trail tbody tr')].map(r => r.offsetHeight)"
+    )
+    assert 0 < max(heights) < 48, "one line for each event"
+    page.locator(".trail summary").first.click()
+    assert page.locator(".trail .difference").first.is_visible()
+    check(page)
 
 
 # Whether what has the focus shows it, and what it is.

@@ -140,10 +140,20 @@ def _key_set_text(data: str | None) -> str | None:
         return data
 
 
+def _in_order(field: TableField, values: Iterable[str]) -> list[str]:
+    """Return values as the boxes of the form have them: another order is no change."""
+    chosen = set(values)
+    return [choice for choice in field.choices if choice in chosen]
+
+
 def _shown(field: TableField, value: Any) -> Any:
     match field.kind:
         case Kind.SWITCH:
             return bool(value)
+        case Kind.WORDS:
+            return " ".join(_in_order(field, value.split()))
+        case Kind.CHOICES:
+            return _in_order(field, value)
         case Kind.KEY_SET:
             return None if value is None else json.dumps(value, indent=2)
         case Kind.CERTIFICATES:

@@ -492,6 +492,14 @@ def test_every_change_names_the_administrator(app: Flask, staff: StaffBrowser) -
     assert {one["operator"] for one in found} == {"ada@example.com"}
 
 
+def test_another_order_is_no_change(app: Flask, staff: StaffBrowser) -> None:
+    scope = "profile email openid"
+    made = make_client(app, grant_types=["refresh_token", "authorization_code"], scope=scope)
+    staff.open(f"{ADMIN}/application/edit?id={made.client_id}")
+    staff.send(client_name="Renamed")
+    assert [row["what"] for row in events(app, "client_changed")] == ["client_name"]
+
+
 def public_key() -> dict[str, object]:
     return {**ECKey.generate_key("P-256").as_dict(private=False)}
 

@@ -79,7 +79,7 @@ def test_families_are_read_page_by_page(app: Flask, ada: StaffBrowser, statement
         with statements() as run:
             html = ada.open(url).html
         counts.append(len(run))
-        numbers += re.findall(r"<bdi>(\d+)</bdi>", html)
+        numbers += re.findall(r"<dd><bdi>(\d+)</bdi>", html)
         link = re.search(r'rel="next" href="([^"]*)"', html)
         url = ORIGIN + link[1].replace("&amp;", "&") if link else ""
     assert numbers == [str(number) for number in reversed(range(101))]
@@ -87,7 +87,7 @@ def test_families_are_read_page_by_page(app: Flask, ada: StaffBrowser, statement
     back = re.search(r'rel="prev" href="([^"]*)"', html)
     assert back
     html = ada.open(ORIGIN + back[1].replace("&amp;", "&")).html
-    before = re.findall(r"<bdi>(\d+)</bdi>", html)
+    before = re.findall(r"<dd><bdi>(\d+)</bdi>", html)
     assert len(before) == 50
     assert before == numbers[numbers.index(before[0]) :][:50]
     exported = ada.open(f"{AUDIT}/export?kind=jsonl&{query}").html.splitlines()
