@@ -6,7 +6,6 @@ Options that change a list are `--add-…`, `--remove-…` and `--set-…`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -388,7 +387,7 @@ def show(client_id: str, as_json: bool) -> None:
     if as_json:
         print_json({**view(client), **more})
         return
-    _show(client, as_json)
+    show_client(client, as_json)
     for name in counts:
         most = grants.MOST_COUNTED
         more[name] = f"{most} or more" if more[name] == most else more[name]
@@ -414,51 +413,16 @@ def update(client_id: str, as_json: bool, **options: Any) -> None:
     if not (fields or lists):
         raise click.UsageError("There is nothing to change: give an option.")
     client_id = find_client(client_id).client_id
-    with _known(client_id):
+    with known(client_id):
         client, outcome = clients.change(audit.operator(), client_id, fields, lists=lists)
     db.session.commit()
     if as_json:
         print_json({**view(client), "changes": outcome.changes})
     else:
-        _show(client, as_json)
+        show_client(client, as_json)
     added = outcome.changes.get("groups", {}).get("added", [])
     notes = [*outcome.notes, *groups.without_members(added)]
     print_changes(outcome.changes, notes, as_json)
-
-
-@group.command("rotate-secret")
-@client_argument
-@click.option(
-    "--keep-old",
-    type=click.IntRange(0, 24 * 365),
-    default=0,
-    metavar="HOURS",
-    help="Hours for which the old secret stays valid; by default it ends at once.",
-)
-@json_option
-def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
-    """Give an application a new secret, shown once."""
-    find_client(client_id, exactly=True)
-    with _known(client_id):
-        client, secret = clients.rotate_secret(
-            audit.operator(), client_id, timedelta(hours=keep_old)
-        )
-    db.session.commit()
-    show_secret(client, secret, as_json)
-    if (until := client.previous_secret_expires_at) and not as_json:
-        print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
-
-
-@group.command("end-old-secret")
-@client_argument
-@json_option
-def end_old_secret(client_id: str, as_json: bool) -> None:
-    """End the secret that a rotation has kept."""
-    find_client(client_id, exactly=True)
-    with _known(client_id):
-        client = clients.end_old_secret(audit.operator(), client_id)
-    db.session.commit()
-    _show(client, as_json)
 
 
 @group.command("disable")
@@ -467,10 +431,10 @@ def end_old_secret(client_id: str, as_json: bool) -> None:
 def disable(client_id: str, as_json: bool) -> None:
     """Disable an application; its tokens end at once."""
     find_client(client_id, exactly=True)
-    with _known(client_id):
+    with known(client_id):
         client = clients.disable(audit.operator(), client_id)
     db.session.commit()
-    _show(client, as_json)
+    show_client(client, as_json)
 
 
 @group.command("enable")
@@ -479,10 +443,10 @@ def disable(client_id: str, as_json: bool) -> None:
 def enable(client_id: str, as_json: bool) -> None:
     """Enable an application again; ended tokens stay ended."""
     client_id = find_client(client_id).client_id
-    with _known(client_id):
+    with known(client_id):
         client = clients.enable(audit.operator(), client_id)
     db.session.commit()
-    _show(client, as_json)
+    show_client(client, as_json)
 
 
 @group.command("delete")
@@ -493,7 +457,7 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
     client = find_client(client_id, exactly=True)
     confirm(f"Delete the application {agent_identity.described(client)} ({client.client_id})?", yes)
-    with _known(client_id):
+    with known(client_id):
         clients.delete(audit.operator(), client_id)
     db.session.commit()
     if as_json:
@@ -524,7 +488,7 @@ def one_client(client_id: str, *, exactly: bool = False) -> Client | None:
 
 
 @contextmanager
-def _known(client_id: str) -> Iterator[None]:
+def known(client_id: str) -> Iterator[None]:
     try:
         yield
     except LookupError:  # deleted at this moment
@@ -555,7 +519,7 @@ def _grant(grant: Grant, device: str | None) -> dict[str, Any]:
     }
 
 
-def _show(client: Client, as_json: bool) -> None:
+def show_client(client: Client, as_json: bool) -> None:
     fields = view(client)
     if as_json:
         print_json(fields)
