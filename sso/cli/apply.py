@@ -357,10 +357,10 @@ def find_work(
     work = Work()
     errors: list[str] = []
     work.apis = declared_apis.compare(content.get("apis", []), errors)
-    with apis.declared(work.apis.scopes):
-        _compare_clients(content.get("clients", []), work, errors)
     work.attributes = declared_attributes.compare(content.get("attributes", []), errors)
-    with attributes.declared(work.attributes.definitions):
+    defined = attributes.declared(work.attributes.definitions)
+    with apis.declared(work.apis.scopes), defined:
+        _compare_clients(content.get("clients", []), work, errors)
         planned = declared_accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
@@ -440,10 +440,9 @@ def carry_out(
     now = Work()
     errors: list[str] = []
     now.apis = declared_apis.compare(work.apis.entries, errors)
-    with apis.declared(now.apis.scopes):
-        _compare_clients(work.clients, now, errors)
     now.attributes = declared_attributes.compare(work.attributes.entries, errors)
-    with attributes.declared(now.attributes.definitions):
+    with apis.declared(now.apis.scopes), attributes.declared(now.attributes.definitions):
+        _compare_clients(work.clients, now, errors)
         planned = declared_accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]

@@ -169,7 +169,14 @@ def list_when_created(field: Field, option: Option) -> Decorator:
 def list_when_updated(field: Field, option: Option) -> ListOption:
     """Return the options that change a list."""
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
-    has_spaces = field.kind in (Kind.NAMES, Kind.ISSUERS, Kind.PATHS, Kind.ROLES, *MAPPINGS)
+    has_spaces = field.kind in (
+        Kind.NAMES,
+        Kind.ISSUERS,
+        Kind.PATHS,
+        Kind.ROLES,
+        Kind.CLAIMS,
+        *MAPPINGS,
+    )
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
         field.may_be_empty, has_spaces=has_spaces, also=option.also, former=former,

@@ -20,7 +20,7 @@ from sso.models import User
 from sso.process.program import COMMAND
 from sso.services import agent_identity
 from sso.services import preview as previews
-from sso.services.preview import Assertion, Preview, Stop, Token, Tokens
+from sso.services.preview import Assertion, OwnClaim, Preview, Stop, Token, Tokens
 from sso.store.clients import RegisteredClient
 
 _TIMES = ("exp", "iat", "auth_time", "updated_at")
@@ -81,6 +81,7 @@ def preview(
         if result.assertion:
             _print_assertion(result.assertion)
         _print_roles(result)
+        _print_own_claims(result)
         missing = [(", ".join(names), remark) for names, remark in _grouped(result)]
         _print_remarks("What the application does not get, and why", missing)
         _print_remarks("Note", [("", remark) for remark in _notes(result)])
@@ -142,6 +143,24 @@ def _print_roles(preview: Preview) -> None:
             print_record(rows)
         else:
             print_line("  none: the user is in none of the groups")
+
+
+def _print_own_claims(preview: Preview) -> None:
+    if preview.own_claims:
+        print_line()
+        print_line("Own claims of the application, and where they come from")
+        print_record((f"  {claim.name}", _origin_of(claim)) for claim in preview.own_claims)
+
+
+def _origin_of(claim: OwnClaim) -> str:
+    names = ", ".join(claim.names)
+    origin = f"{claim.source} {names}".rstrip()
+    if claim.value is None:
+        return f"no value: {origin} has none"
+    if not claim.places:
+        return f"left out, as it does not fit or is for another token: {origin}"
+    places = ", ".join(place.replace("_", " ") for place in claim.places)
+    return f"{_readable((claim.name, claim.value))[1]} by {origin}, in {places}"
 
 
 def _print_claims(
@@ -326,6 +345,7 @@ def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
         "access_tokens": [_token(token) for token in tokens.access_tokens] if tokens else [],
         "assertion": asdict(preview.assertion) if preview.assertion else None,
         "roles": {roles.audience: roles.sources for roles in preview.roles},
+        "own_claims": [asdict(claim) for claim in preview.own_claims],
         "missing": [
             {
                 "claim": missing.claim,

@@ -257,6 +257,18 @@ _TABLE = (
                    panel=ROLES),
     ),
     Field(
+        "own_claims", Kind.CLAIMS,
+        "Its own claims, each with a source: attribute:NAME, groups:PREFIX, group:NAME,VALUE, "
+        "constant:TEXT or json:VALUE.",
+        default=[],
+        option=Option("claim", "A claim of its own, and its source: attribute:NAME, groups:PREFIX, "
+                      "group:NAME,VALUE, constant:TEXT or json:VALUE.",
+                      metavar="CLAIM[@PLACE,…]=SOURCE"),
+        form=Input(N_("Own claims, one on each line"),
+                   N_("The claim and its source: department=attribute:department"), rows=2),
+        fact=Fact(N_("Own claims")),
+    ),
+    Field(
         "apis", Kind.APIS, "The APIs that it can request tokens for: URI or URI=SCOPE,…",
         default=[],
         option=Option("api", "An API that it can request tokens for; without scopes, all scopes.",

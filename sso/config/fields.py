@@ -28,6 +28,7 @@ class Kind(Enum):
     ORIGINS = "a list of web origins"
     PATHS = "a list of paths of URLs"
     ROLES = "a list of roles, each as ROLE or ROLE=GROUP"
+    CLAIMS = "a list of an application's own claims, each as CLAIM=SOURCE"
     ATTRIBUTES = "a list of SAML attributes, each as NAME=CLAIM"
     CERTIFICATES = "X.509 certificates as PEM; commands read them from a file"
     NUMBER = "a number"
@@ -49,6 +50,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.ORIGINS: list,
     Kind.PATHS: list,
     Kind.ROLES: list,
+    Kind.CLAIMS: list,
     Kind.ATTRIBUTES: list,
     Kind.CHOICES: list,
     Kind.NUMBER: int,
@@ -60,7 +62,7 @@ _TYPES: Mapping[Kind, type] = {
 }
 LISTS = (
     *(Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.ISSUERS, Kind.ORIGINS, Kind.PATHS),
-    *(Kind.ROLES, Kind.ATTRIBUTES, Kind.WORDS),
+    *(Kind.ROLES, Kind.CLAIMS, Kind.ATTRIBUTES, Kind.WORDS),
 )
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
 

@@ -13,7 +13,7 @@ from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
-from sso.flow import decision, resources, role_claims, scopes
+from sso.flow import decision, own_claims, resources, role_claims, scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.resources import Apis
 from sso.i18n import times
@@ -90,6 +90,7 @@ def consent() -> Response:
         items=items(current.user, in_boxes, declined_of(validated.owner)),
         apis=api_items(current.user, apis, step.scopes, declined_of(validated.owner)),
         roles=roles_of(current.user, validated.client.roles, step.scopes | step.known),
+        claims=own_claims.about_people(validated.client.own_claims),
         offered=" ".join(sorted(step.scopes)),
         known=[
             *(item.title for item in items(current.user, step.known)),

@@ -13,7 +13,7 @@ from sso.crypto import user_codes
 from sso.endpoints import authorize, browser_session, consent, page
 from sso.endpoints.forms import ConsentForm, DeviceCodeForm
 from sso.extensions import db
-from sso.flow import decision
+from sso.flow import decision, own_claims
 from sso.i18n import N_
 from sso.oauth import device_authorization
 from sso.oauth.device_authorization import USER_CODE, DeviceRequest, InvalidUserCode
@@ -118,6 +118,7 @@ def _ask(
         items=consent.items(current.user, step.scopes, ticks),
         apis=consent.api_items(current.user, waiting.request.apis, step.scopes, ticks),
         roles=consent.roles_of(current.user, validated.client.roles, step.scopes),
+        claims=own_claims.about_people(validated.client.own_claims),
         offered=" ".join(sorted(step.scopes)),
         switch_url=consent.switch_url(pending),
     )

@@ -5,6 +5,7 @@ They read the request and call `sso.oauth` or `sso.scim`, which answer.
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from authlib.consts import default_json_headers
@@ -12,9 +13,10 @@ from authlib.integrations.flask_oauth2 import current_token
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response, abort, current_app, g, jsonify, request
 from scim2_server.requests import ScimRequest
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response as WerkzeugResponse
 
-from sso import audit, context, database
+from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.config.client_fields import JWT_BEARER
 from sso.database import readiness
@@ -161,13 +163,26 @@ def userinfo() -> Response:
     return Response(json.dumps(profile), headers=default_json_headers)
 
 
+_METADATA_AGE = timedelta(minutes=1)  # the claims of applications may have changed since
+
+
 def discovery() -> WerkzeugResponse:
     """Return the metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
-    body = current_app.extensions.get("sso.metadata")
-    if body is None:
-        body = json.dumps(metadata.document(context.settings())).encode()
-        current_app.extensions["sso.metadata"] = body
+    now = clock.now()
+    body, made_at = current_app.extensions.get("sso.metadata", (b"", None))
+    if made_at is None or now - made_at >= _METADATA_AGE:
+        body = _metadata() or body or _metadata(is_static=True)
+        current_app.extensions["sso.metadata"] = body, now
     return WerkzeugResponse(body, mimetype="application/json")
+
+
+def _metadata(*, is_static: bool = False) -> bytes:
+    """Return the document, or nothing while the database is away, unless it `is_static`."""
+    try:
+        own = [] if is_static else clients.names_of_own_claims()
+    except SQLAlchemyError:
+        return b""
+    return json.dumps(metadata.document(context.settings(), own)).encode()
 
 
 def protected_resource(api_id: str) -> WerkzeugResponse:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sso.flow import scopes
+from sso.flow import own_claims, scopes
 
 PERSISTENT = "persistent"  # a random NameID; the others are claims
 
@@ -18,18 +18,19 @@ def name_of(user: scopes.Profile, name_id: str, scope: str) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def claims_of(user: scopes.Profile, scope: str) -> dict[str, Any]:
-    """Return the claims that attributes can have."""
-    return scopes.profile(user, scope, is_standard=True)
+def claims_of(user: scopes.Profile, scope: str, own: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the claims that attributes can have; `own`: those of the application's own."""
+    of_application = own_claims.of(own, user, own_claims.ASSERTION)
+    return of_application | scopes.profile(user, scope, is_standard=True)
 
 
 def attributes_of(
-    user: scopes.Profile, pairs: Sequence[tuple[str, str]], scope: str
+    user: scopes.Profile, pairs: Sequence[tuple[str, str]], scope: str, own: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """Return the attributes: of each of the `pairs` the name and the claim; without any, all
-    claims that the scope allows.
+    claims that the scope allows, and the application's own.
     """
-    claims = claims_of(user, scope)
+    claims = claims_of(user, scope, own)
     attributes: dict[str, list[str]] = {}
     for name, claim in pairs or [(name, name) for name in claims]:
         if claim in claims:

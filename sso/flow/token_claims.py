@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from sso.flow import resources, role_claims, scopes
+from sso.flow import own_claims, resources, role_claims, scopes
 from sso.flow.resources import Api
 from sso.flow.scopes import Profile
 
@@ -26,6 +26,8 @@ class Client(Protocol):
     def roles(self) -> Sequence[str]: ...
     @property
     def roles_shape(self) -> str: ...
+    @property
+    def own_claims(self) -> Sequence[str]: ...
 
 
 class Grant(Protocol):
@@ -60,12 +62,16 @@ def of_access_token(
     expires_at: datetime,
     dpop_jkt: str | None = None,
     api: Api | None = None,
+    own: Sequence[str] = (),
 ) -> Claims:
     """RFC 9068 §2.2. Without an API the audience is this server's userinfo.
 
-    `dpop_jkt`: the thumbprint of the key that the token is bound to (RFC 9449 §6.1).
+    `dpop_jkt`: the thumbprint of the key that the token is bound to (RFC 9449 §6.1). `own`: the
+    client's own claims.
     """
-    claims = {
+    place = own_claims.ACCESS_TOKEN
+    claims = own_claims.of(own, grant.user, place, with_profile=False) if own else {}
+    claims |= {
         "iss": issuer,
         "aud": api.identifier if api else issuer,
         "sub": str(grant.user_id),
@@ -174,7 +180,12 @@ def of_id_token(
         if client.id_token_has_all_claims
         else scopes.values(grant.user, requested)
     )
+    own = {}
+    if client.own_claims:
+        with_profile, place = client.id_token_has_all_claims, own_claims.ID_TOKEN
+        own = own_claims.of(client.own_claims, grant.user, place, with_profile=with_profile)
     claims = {
+        **own,
         **profile,
         "iss": issuer,
         "sub": str(grant.user_id),
@@ -197,7 +208,10 @@ def of_userinfo(
     user: Profile, client: Client, scope: str, claims: Mapping[str, Iterable[str]]
 ) -> Claims:
     """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`."""
-    return _profile(user, client, scope, claims.get("userinfo", []))
+    profile = _profile(user, client, scope, claims.get("userinfo", []))
+    if client.own_claims:
+        return own_claims.of(client.own_claims, user, own_claims.USERINFO) | profile
+    return profile
 
 
 def _profile(user: Profile, client: Client, scope: str, requested: Iterable[str]) -> Claims:

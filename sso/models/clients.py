@@ -17,10 +17,11 @@ from sso.config import urls
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_secret
 from sso.crypto import secrets
 from sso.extensions import Base, UtcDateTime
-from sso.flow import role_claims
+from sso.flow import own_claims, role_claims
 
 MAX_CLIENT_ID = 255  # characters; a client identifier may be the URL of a metadata document
 DOCUMENT, OPEN = "document", "open"  # registered by nobody: see `Client.registration`
+HAS_OWN_CLAIMS = text('clients.client_metadata LIKE \'%"own_claims":["%\'')
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 _IS_AGENT = text("registration IS NOT NULL")
 
@@ -73,9 +74,16 @@ class ClientRegistration:
         return str(self.client_metadata.get("roles_shape", role_claims.LIST))
 
     @property
+    def own_claims(self) -> list[str]:
+        """The entries of its own claims (see `flow.own_claims`)."""
+        entries: list[str] = self.client_metadata.get("own_claims", [])
+        return entries
+
+    @property
     def named_groups(self) -> list[str]:
-        """The groups that decide who may use it, or what it learns about roles."""
-        return [*self.groups, *role_claims.groups_in(self.roles)]
+        """The groups that decide who may use it, or what it learns about people."""
+        of_claims = own_claims.groups_in(self.own_claims)
+        return [*self.groups, *role_claims.groups_in(self.roles), *of_claims]
 
     @property
     def apis(self) -> dict[str, tuple[str, ...] | None]:
@@ -287,6 +295,8 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     __table_args__ = (
         Index("ix_clients_launchable", "client_id", postgresql_where=HAS_HOME_URL,
               sqlite_where=HAS_HOME_URL),
+        Index("ix_clients_own_claims", "client_id", postgresql_where=HAS_OWN_CLAIMS,
+              sqlite_where=HAS_OWN_CLAIMS),
         Index("ix_clients_agents", "updated_at", "client_id",
               postgresql_where=_IS_AGENT, sqlite_where=_IS_AGENT),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """The metadata document (RFC 8414 §2, OIDC Discovery §3), computed from what is really there."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from sso.config.client_fields import GRANT_TYPES
@@ -12,8 +13,8 @@ from sso.oauth import client_authentication
 from sso.oauth.id_jag import ID_JAG, ID_JAG_PROFILE
 
 
-def document(settings: Settings) -> dict[str, Any]:
-    """Return the metadata document of this server."""
+def document(settings: Settings, own: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the metadata document of this server; `own`: claims of applications' own."""
     base = settings.base_url
     return {
         "issuer": settings.issuer,
@@ -46,7 +47,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "prompt_values_supported": sorted(request.PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
         "claim_types_supported": ["normal"],
-        "claims_supported": [*scopes.ALL_CLAIMS, role_claims.CLAIM, *_PROTOCOL_CLAIMS],
+        "claims_supported": [*scopes.ALL_CLAIMS, role_claims.CLAIM, *_PROTOCOL_CLAIMS, *own],
         "claims_parameter_supported": True,
         "request_parameter_supported": True,  # of clients that are registered for it
         "request_object_signing_alg_values_supported": list(client_jwt.ALGORITHMS),

@@ -363,21 +363,21 @@ def told(
     if client.saml_name_id == saml_claims.PERSISTENT:
         value = stored.persistent_id(connection, client.client_id, owner.user_id)
         return NameId(value, PERSISTENT), saml_claims.attributes_of(
-            user, client.saml_attributes, scope
+            user, client.saml_attributes, scope, client.own_claims
         )
     text = saml_claims.name_of(user, client.saml_name_id, scope)
     if text is None:
         cause = describe(Cause.SAML_NAME_ID_MISSING, name_id=client.saml_name_id)
         raise Refused(cause, (sent.RESPONDER, "UnknownPrincipal"))
     return NameId(text, _format_of(client.saml_name_id)), saml_claims.attributes_of(
-        user, client.saml_attributes, scope
+        user, client.saml_attributes, scope, client.own_claims
     )
 
 
 def _user(connection: Connection, owner: ResourceOwner) -> Any:
     """Return the user's profile, as it was when the session was read: else `add` fails."""
-    columns = (User.id, User.name, User.email, User.email_verified, User.claims, User.groups,
-               User.updated_at)  # fmt: skip
+    columns = (User.id, User.name, User.email, User.email_verified, User.claims, User.attributes,
+               User.groups, User.updated_at)  # fmt: skip
     return connection.execute(select(*columns).where(User.id == owner.user_id)).one()
 
 

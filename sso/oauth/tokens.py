@@ -121,6 +121,7 @@ def issue(
         expires_at=expires_at,
         dpop_jkt=request.dpop_jkt,
         api=api,
+        own=request.client.own_claims,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
     answer: dict[str, Any] = {

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,7 +17,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.attribute_fields import FIELDS, FIXED
 from sso.extensions import db
-from sso.flow import attributes
+from sso.flow import attributes, own_claims
 from sso.flow.attributes import Definition, Party
 from sso.i18n.message import Message
 from sso.models import Attribute, User
@@ -26,7 +26,7 @@ from sso.services import roles
 from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
-from sso.store import users
+from sso.store import clients, users
 
 _declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
 
@@ -122,12 +122,26 @@ def plan_change(attribute: Attribute, fields: Mapping[str, Any]) -> Differences:
 def delete(actor: Actor, name: str) -> int:
     """Delete a definition with the values of all people; return how many people had one.
 
-    Raises `LookupError` and `NotAllowed`.
+    Raises `LookupError`, `NotAllowed`, and `Invalid` if an application has a claim from it.
     """
     roles.require_admin(actor)
     attribute = stored.lock(name)
     if attribute is None:
         raise LookupError(name)
+    holders = [
+        client.client_id
+        for client in clients.with_own_claims()
+        if name in own_claims.attributes_in(client.own_claims)
+    ]
+    if holders:
+        raise Invalid(
+            [
+                Message(
+                    "applications have claims from the attribute: %(clients)s",
+                    clients=", ".join(sorted(holders)[:10]),
+                )
+            ]
+        )
     stored.remove(attribute)
     count = stored.remove_values(name)
     audit.event(Event.ATTRIBUTE_DELETED, by=actor.by, attribute=name, people=count)
@@ -244,10 +258,18 @@ def _is_same(old: Any, new: Any) -> bool:
     return type(old) is type(new) and bool(old == new)  # True is not 1
 
 
-def hold(edits: Mapping[str, Any] | bool | None) -> None:
-    """Keep all definitions as they are until the transaction ends, if there are edits of values.
+def client_errors(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
+    """Return why a client cannot have own claims from these attributes; earlier ones may stay."""
+    added = own_claims.attributes_in(entries) - own_claims.attributes_in(before)
+    missing = sorted(added - definitions().keys()) if added else []
+    return [Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing]
 
-    Call it before the user is locked.
+
+def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:
+    """Keep all definitions as they are until the transaction ends, if there are edits that name
+    attributes.
+
+    Call it before users and clients are locked.
     """
     if edits:
         stored.share()

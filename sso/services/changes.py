@@ -7,7 +7,7 @@ from typing import Any
 from sso.config.client_fields import FIELDS
 from sso.config.fields import Kind
 from sso.errors import OperatorError
-from sso.flow import role_claims
+from sso.flow import own_claims, role_claims
 from sso.i18n.message import Message
 
 Differences = dict[str, dict[str, Any]]
@@ -51,6 +51,13 @@ def edited_roles(current: Sequence[str], edit: ListEdit) -> list[str]:
     if edit.whole is not None:
         return role_claims.tidy(edit.whole)
     return role_claims.tidy([*role_claims.without(current, edit.removed), *edit.added])
+
+
+def edited_claims(current: Sequence[str], edit: ListEdit) -> list[str]:
+    """Return the entries of own claims after an edit; to remove a claim removes all its entries."""
+    if edit.whole is not None:
+        return own_claims.tidy(edit.whole)
+    return own_claims.tidy([*own_claims.without(current, edit.removed), *edit.added])
 
 
 class Changed(OperatorError):

@@ -32,7 +32,7 @@ from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
-from sso.flow import role_claims
+from sso.flow import own_claims, role_claims
 from sso.flow.profile_claims import CLAIMS, Format
 from sso.flow.scopes import SCOPES
 from sso.i18n import times
@@ -360,6 +360,9 @@ def _field_errors(
             yield from _entry_errors(field, label, value, before.get(field.name, ()))
         case Kind.ROLES:
             yield from role_errors(value, before.get(field.name, ()))
+        case Kind.CLAIMS:
+            has_assertions = saml_checks.is_provider(metadata)
+            yield from own_claim_errors(value, before.get(field.name, ()), has_assertions)
         case Kind.CHOICES:
             yield from (
                 none_of(label, choice, field.choices)
@@ -369,7 +372,8 @@ def _field_errors(
         case Kind.OBJECT:
             yield _preset_error(value)
         case Kind.ATTRIBUTES:
-            yield from saml_checks.attribute_errors(value, text_error)
+            own = own_claims.names_of(metadata.get("own_claims", ()))
+            yield from saml_checks.attribute_errors(value, own, text_error)
         case Kind.CERTIFICATES:
             yield saml_checks.certificate_error(value)
         case Kind.KEY_SET:
@@ -466,6 +470,14 @@ def role_errors(entries: Sequence[str], before: Collection[str]) -> list[str]:
     if error := role_claims.error(entries):
         return [error]
     return group_errors(role_claims.groups_in(entries), role_claims.groups_in(before))
+
+
+def own_claim_errors(
+    entries: Sequence[str], before: Collection[str], has_assertions: bool
+) -> list[str]:
+    """Return the errors of own claims to set; see `flow.own_claims`. Earlier groups may stay."""
+    errors: list[str] = list(own_claims.errors(entries, has_assertions=has_assertions))
+    return errors + group_errors(own_claims.groups_in(entries), own_claims.groups_in(before))
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:

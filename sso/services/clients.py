@@ -18,12 +18,13 @@ from sso.config.fields import Kind, Stored, type_errors
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
-from sso.flow import resources, role_claims
+from sso.flow import own_claims, resources, role_claims
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.services import (
     apis,
+    attributes,
     checks,
     own_apis,
     proxied_clients,
@@ -79,6 +80,7 @@ def register(
     """
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     own_apis.require_operator(actor, entries)
+    attributes.hold(fields.get("own_claims"))
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
@@ -148,12 +150,11 @@ def change(
     edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS_OF_CLIENT]
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
+    attributes.hold(fields.get("own_claims") or "own_claims" in (lists or {}))
     apis.hold(entries)
     client = _locked(client_id)
-    if fields or set(lists or {}) - {
-        "groups",
-        "roles",
-    }:  # a service has no people, whose groups count
+    # A service has no people, whose groups count.
+    if fields or set(lists or {}) - {"groups", "roles", "own_claims"}:
         own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
@@ -164,7 +165,7 @@ def change(
         _end_access(client_id, "client_disabled")
     if "redirect_uris" in changes:
         clients.keep_origins(client)
-    if "roles" in changes:
+    if changes.keys() & {"roles", "own_claims"}:
         named_groups.ensure(client.named_groups)
     if "saml_entity_id" in changes:
         _keep_entity_id(client)
@@ -209,6 +210,9 @@ def _alter(
             continue
         if FIELDS[name].kind is Kind.ROLES:
             edits[name] = differences.edited_roles(current, edit)
+            continue
+        if FIELDS[name].kind is Kind.CLAIMS:
+            edits[name] = differences.edited_claims(current, edit)
             continue
         values = current.split() if isinstance(current, str) else current
         edited = edit.applied_to(values)
@@ -354,6 +358,8 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     errors += proxied_clients.proxy_errors(metadata, before)
     earlier = [entry for name in apis.FIELDS_OF_CLIENT for entry in before.get(name, ())]
     errors += apis.client_errors(metadata, earlier)
+    of_claims = metadata.get("own_claims", ())
+    errors += attributes.client_errors(of_claims, before.get("own_claims", ()))
     is_saml = "saml_entity_id" in metadata
     if before and is_saml != client.is_saml:
         errors.append(Message("a client speaks SAML or not; register another one instead"))
@@ -383,6 +389,8 @@ def _tidy(name: str, value: Any) -> Any:
         return apis.tidy_entries(value)
     if name in FIELDS and FIELDS[name].kind is Kind.ROLES:
         return role_claims.tidy(value)
+    if name in FIELDS and FIELDS[name].kind is Kind.CLAIMS:
+        return own_claims.tidy(value)
     if name == "default_api":
         return resources.normalized(value)
     if name in FIELDS and FIELDS[name].kind is Kind.WORDS:

@@ -10,10 +10,10 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.flow import role_claims
+from sso.flow import own_claims, role_claims
 from sso.i18n.message import Message
 from sso.models import Api, Client, Group
-from sso.services import api_tokens, apis, checks, clients, revocation, roles
+from sso.services import api_tokens, apis, attributes, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
@@ -63,6 +63,7 @@ def change(
     """
     roles.require_admin(actor)
     user_ids = {*added, *removed, *(whole or ())}
+    attributes.hold(name is not None)  # before the clients whose own claims name the group
     group = _locked(
         group_id, expected, user_ids, with_members=name is not None or whole is not None
     )
@@ -174,6 +175,9 @@ def _renamed(holder: Client | Api, edit: ListEdit, old: str, name: str) -> dict[
     lists = {"groups": edit} if old in holder.groups else {}
     if old in role_claims.groups_in(holder.roles):
         lists["roles"] = ListEdit(whole=tuple(role_claims.renamed(holder.roles, old, name)))
+    if isinstance(holder, Client) and old in own_claims.groups_in(holder.own_claims):
+        entries = own_claims.renamed(holder.own_claims, old, name)
+        lists["own_claims"] = ListEdit(whole=tuple(entries))
     return lists
 
 

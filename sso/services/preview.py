@@ -15,7 +15,16 @@ from authlib.oidc.core.grants.util import create_half_hash
 from sso import clock, context, database
 from sso.config.settings import Settings
 from sso.crypto import keys
-from sso.flow import decision, narrowing, resources, role_claims, saml_claims, scopes, token_claims
+from sso.flow import (
+    decision,
+    narrowing,
+    own_claims,
+    resources,
+    role_claims,
+    saml_claims,
+    scopes,
+    token_claims,
+)
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
@@ -72,6 +81,20 @@ class Roles:
 
 
 @dataclass(frozen=True)
+class OwnClaim:
+    """A claim of the client's own: its value, and where that comes from (see `own_claims.Origin`).
+
+    `places`: where the client receives it; a claim without a value, or without room, has none.
+    """
+
+    name: str
+    value: Any
+    source: str
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Tokens:
     """The tokens and claims that the client would receive.
 
@@ -122,6 +145,7 @@ class Preview:
     missing: tuple[Missing, ...] = ()
     api: Api | None = None
     roles: tuple[Roles, ...] = ()
+    own_claims: tuple[OwnClaim, ...] = ()
     assertion: Assertion | None = None
 
 
@@ -197,6 +221,7 @@ def make(
             )
         ),
         roles=() if assertion else tuple(_roles(client, user, grant, apis)),
+        own_claims=tuple(_own_claims(client, grant, tokens)),
         assertion=assertion,
     )
 
@@ -212,13 +237,31 @@ def _places(tokens: Tokens | None, grant: LiveGrant) -> dict[str, dict[str, Any]
     }
 
 
+def _own_claims(
+    client: RegisteredClient, grant: LiveGrant, tokens: Tokens | None
+) -> Iterator[OwnClaim]:
+    """Yield the client's own claims, each with the places that have it now."""
+    places: dict[str, Mapping[str, Any] | None]
+    if tokens is None:
+        place = own_claims.ASSERTION
+        places = {place: own_claims.of(client.own_claims, grant.user, place)}
+    else:
+        access_token = tokens.access_token.claims
+        places = {**_places(tokens, grant), own_claims.ACCESS_TOKEN: access_token}
+    for origin in own_claims.origins(client.own_claims, grant.user):
+        having = tuple(place for place, claims in places.items() if origin.name in (claims or {}))
+        yield OwnClaim(origin.name, origin.value, origin.source, origin.names, having)
+
+
 def _assertion(client: RegisteredClient, grant: LiveGrant) -> Assertion:
     kind = client.saml_name_id
     if kind == saml_claims.PERSISTENT:
         name_id = saml.existing_persistent_id(client.client_id, grant.user_id)
     else:
         name_id = saml_claims.name_of(grant.user, kind, grant.scope)
-    attributes = saml_claims.attributes_of(grant.user, client.saml_attributes, grant.scope)
+    attributes = saml_claims.attributes_of(
+        grant.user, client.saml_attributes, grant.scope, client.own_claims
+    )
     return Assertion(kind, name_id, attributes)
 
 
@@ -340,6 +383,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant, apis: Apis) -> Tokens:
             issued_at=now,
             expires_at=now + timedelta(seconds=_lifetime(api, settings)),
             api=api,
+            own=client.own_claims,
         )
         for api in audiences
     ]

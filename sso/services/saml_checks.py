@@ -3,7 +3,7 @@
 A client is one as soon as it has an entity ID. It then has no grants and no client authentication.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cryptography.x509 import load_pem_x509_certificates
@@ -32,18 +32,23 @@ def as_saml(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attribute_errors(
-    entries: Sequence[str], text_error: Callable[[Message, str], Message | None]
+    entries: Sequence[str],
+    own: Collection[str],
+    text_error: Callable[[Message, str], Message | None],
 ) -> Iterable[Message | None]:
-    """Yield why these are not attributes of an assertion, each as NAME=CLAIM."""
+    """Yield why these are not attributes of an assertion, each as NAME=CLAIM.
+
+    `own`: the names of the application's own claims.
+    """
     if len(entries) > MAX_ATTRIBUTES:
         yield Message("there are more than %(most)d attributes", most=MAX_ATTRIBUTES)
     for entry in entries:
         name, _, claim = entry.rpartition("=")
-        if not name or claim not in ALL_CLAIMS:
+        if not name or claim not in (*ALL_CLAIMS, *own):
             yield Message(
                 "the attribute %(entry)s is not NAME=CLAIM with one of the claims %(claims)s",
                 entry=repr(entry[:200]),
-                claims=", ".join(ALL_CLAIMS),
+                claims=", ".join((*ALL_CLAIMS, *own)),
             )
         else:
             yield text_error(Message("the SAML attribute"), name)

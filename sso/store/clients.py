@@ -30,10 +30,11 @@ from sso.config import urls
 from sso.config.images import Image
 from sso.database import dialects
 from sso.extensions import db
+from sso.flow import own_claims
 from sso.flow.decision import Policy
 from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin, PushedRequest
-from sso.models.clients import HAS_HOME_URL, ClientRegistration
+from sso.models.clients import HAS_HOME_URL, HAS_OWN_CLAIMS, ClientRegistration
 from sso.store import lists, prepared
 from sso.store.lists import Match, Order, rows_with
 
@@ -65,6 +66,27 @@ def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
     )
     launchable = [(c, digest) for c, digest in rows if c.home_url and c.admits(groups)]
     return sorted(launchable, key=lambda pair: pair[0].name.casefold())
+
+
+def with_own_claims() -> Sequence[Client]:
+    """Return the clients that have claims of their own."""
+    return db.session.scalars(select(Client).where(HAS_OWN_CLAIMS)).all()
+
+
+_MOST_NAMES = 500
+_CLIENTS = prepared.table(Client)
+_OWN_CLAIMS = select(_CLIENTS.c.client_metadata).where(
+    HAS_OWN_CLAIMS, _CLIENTS.c.disabled_at.is_(None)
+)
+
+
+def names_of_own_claims() -> list[str]:
+    """Return the names of the own claims of all enabled clients, at most 500, sorted."""
+    with database.reading() as connection:
+        rows = connection.execute(_OWN_CLAIMS.order_by(_CLIENTS.c.client_id).limit(_MOST_NAMES))
+        entries = [json.loads(text).get("own_claims", []) for (text,) in rows]
+    names = {name for listed in entries for name in own_claims.names_of(listed)}
+    return sorted(names)[:_MOST_NAMES]
 
 
 def replace_logo(client_id: str, logo: Image | None) -> None:

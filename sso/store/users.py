@@ -41,6 +41,7 @@ class UserProfile:
     email: str
     email_verified: bool
     claims: dict[str, Any]
+    attributes: dict[str, Any]
     groups: list[str]
     updated_at: datetime
 

@@ -144,7 +144,13 @@ def _facts(client: Client, fields: Mapping[str, Any]) -> Iterator[dict[str, Any]
             yield {"title": title, "text": " · ".join(map(_key_name, value["keys"]))}
         elif value and field.kind is Kind.ISSUERS:
             yield {"title": title, "text": " · ".join(value), "is_technical": True}
-        elif value and field.kind in (Kind.NAMES, Kind.ROLES, Kind.PATHS, Kind.ATTRIBUTES):
+        elif value and field.kind in (
+            Kind.NAMES,
+            Kind.ROLES,
+            Kind.CLAIMS,
+            Kind.PATHS,
+            Kind.ATTRIBUTES,
+        ):
             yield {"title": title, "text": ", ".join(value)}
         elif value and field.kind is Kind.CHOICES:
             titles = [gettext(field.titles[choice]) for choice in value]

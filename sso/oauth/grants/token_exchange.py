@@ -111,6 +111,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             expires_at=expires_at,
             dpop_jkt=request.dpop_jkt,
             api=api,
+            own=client.own_claims,
         )
         access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
 
