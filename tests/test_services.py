@@ -476,6 +476,7 @@ CASES = [
     plain(attributes.readable, "", user, attribute_rules.Party.PERSON, {}),
     plain(attributes.merged, "", {}, {"level": 3}),
     plain(attributes.value_errors, "", {}, {"level": 3}, None),
+    plain(attributes.client_errors, "", ["x=attribute:level"], [], has_assertions=False),
     plain(attributes.hold, "", {"level": 3}),
     plain(attributes.names_of, "", {"attributes": {"before": {}, "after": {"level": 3}}}),
     act(group_editing.create, "group_created", "", "staff"),

@@ -18,7 +18,7 @@ branch_labels = None
 depends_on = None
 
 INDEX = "ix_clients_own_claims"
-HAS_OWN_CLAIMS = sa.text("clients.client_metadata LIKE '%\"own_claims\":[\"%'")
+HAS_OWN_CLAIMS = sa.text('clients.client_metadata LIKE \'%"own_claims":["%\'')
 
 
 def upgrade():

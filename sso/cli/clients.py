@@ -26,7 +26,7 @@ from sso.config.client_fields import (
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
 )
-from sso.config.fields import LISTS, MAPPINGS, Field, Kind, Option
+from sso.config.fields import LISTS, SPACED, Field, Kind, Option
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process import program
@@ -169,14 +169,7 @@ def list_when_created(field: Field, option: Option) -> Decorator:
 def list_when_updated(field: Field, option: Option) -> ListOption:
     """Return the options that change a list."""
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
-    has_spaces = field.kind in (
-        Kind.NAMES,
-        Kind.ISSUERS,
-        Kind.PATHS,
-        Kind.ROLES,
-        Kind.CLAIMS,
-        *MAPPINGS,
-    )
+    has_spaces = field.kind in SPACED
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
         field.may_be_empty, has_spaces=has_spaces, also=option.also, former=former,

@@ -265,7 +265,8 @@ _TABLE = (
                       "group:NAME,VALUE, constant:TEXT or json:VALUE.",
                       metavar="CLAIM[@PLACE,…]=SOURCE"),
         form=Input(N_("Own claims, one on each line"),
-                   N_("The claim and its source: department=attribute:department"), rows=2),
+                   N_("The claim and its source: department=attribute:department"), rows=2,
+                   panel=ROLES),
         fact=Fact(N_("Own claims")),
     ),
     Field(

@@ -65,6 +65,8 @@ LISTS = (
     *(Kind.ROLES, Kind.CLAIMS, Kind.ATTRIBUTES, Kind.WORDS),
 )
 MAPPINGS = (Kind.TEXTS, Kind.TRANSLATIONS)  # whose entries commands add and remove
+# Whose entries may have spaces.
+SPACED = (Kind.NAMES, Kind.ISSUERS, Kind.PATHS, Kind.ROLES, Kind.CLAIMS, *MAPPINGS)
 
 
 class Stored(IntEnum):

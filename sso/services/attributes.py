@@ -22,7 +22,7 @@ from sso.flow.attributes import Definition, Party
 from sso.i18n.message import Message
 from sso.models import Attribute, User
 from sso.services import changes as differences
-from sso.services import roles
+from sso.services import checks, roles
 from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
@@ -258,11 +258,21 @@ def _is_same(old: Any, new: Any) -> bool:
     return type(old) is type(new) and bool(old == new)  # True is not 1
 
 
-def client_errors(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
-    """Return why a client cannot have own claims from these attributes; earlier ones may stay."""
+def client_errors(
+    entries: Sequence[str], before: Sequence[str], *, has_assertions: bool
+) -> list[str]:
+    """Return why a client cannot have these claims of its own; see `flow.own_claims`.
+
+    `before`: the entries that it has already, whose attributes and groups may stay.
+    `has_assertions`: it speaks SAML.
+    """
+    errors: list[str] = list(own_claims.errors(entries, has_assertions=has_assertions))
+    errors += checks.group_errors(own_claims.groups_in(entries), own_claims.groups_in(before))
     added = own_claims.attributes_in(entries) - own_claims.attributes_in(before)
     missing = sorted(added - definitions().keys()) if added else []
-    return [Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing]
+    return errors + [
+        Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing
+    ]
 
 
 def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:

@@ -360,9 +360,6 @@ def _field_errors(
             yield from _entry_errors(field, label, value, before.get(field.name, ()))
         case Kind.ROLES:
             yield from role_errors(value, before.get(field.name, ()))
-        case Kind.CLAIMS:
-            has_assertions = saml_checks.is_provider(metadata)
-            yield from own_claim_errors(value, before.get(field.name, ()), has_assertions)
         case Kind.CHOICES:
             yield from (
                 none_of(label, choice, field.choices)
@@ -470,14 +467,6 @@ def role_errors(entries: Sequence[str], before: Collection[str]) -> list[str]:
     if error := role_claims.error(entries):
         return [error]
     return group_errors(role_claims.groups_in(entries), role_claims.groups_in(before))
-
-
-def own_claim_errors(
-    entries: Sequence[str], before: Collection[str], has_assertions: bool
-) -> list[str]:
-    """Return the errors of own claims to set; see `flow.own_claims`. Earlier groups may stay."""
-    errors: list[str] = list(own_claims.errors(entries, has_assertions=has_assertions))
-    return errors + group_errors(own_claims.groups_in(entries), own_claims.groups_in(before))
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:

@@ -358,9 +358,9 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     errors += proxied_clients.proxy_errors(metadata, before)
     earlier = [entry for name in apis.FIELDS_OF_CLIENT for entry in before.get(name, ())]
     errors += apis.client_errors(metadata, earlier)
-    of_claims = metadata.get("own_claims", ())
-    errors += attributes.client_errors(of_claims, before.get("own_claims", ()))
     is_saml = "saml_entity_id" in metadata
+    of_claims, earlier = (of.get("own_claims", []) for of in (metadata, before))
+    errors += attributes.client_errors(of_claims, earlier, has_assertions=is_saml)
     if before and is_saml != client.is_saml:
         errors.append(Message("a client speaks SAML or not; register another one instead"))
     is_public = not is_saml and metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD

@@ -40,6 +40,7 @@ VALUES = {
     "home_url": "https://books.example/home",
     "groups": ["readers"],
     "roles": ["editor=writers", "reader"],
+    "own_claims": ["tier=group:writers,gold", "tenant@id_token=constant:acme"],
     "apis": [f"{API}=read"],
     "exchange_from": [API],
     "default_api": API,

@@ -64,13 +64,16 @@ def test_each_place_has_its_claims() -> None:
 def test_what_does_not_fit_is_left_out(place: str) -> None:
     room = own_claims.ROOM[place]
     entries = ["small=constant:x", "long=attribute:long", "last=constant:y"]
-    fits = "x" * (room - len('{"small": "x"}{"last": "y"}{"long": ""}'))
-    there = own_claims.of(entries, Person({"long": fits}), place)
-    assert list(there) == ["small", "long", "last"]
-    there = own_claims.of(entries, Person({"long": fits + "x"}), place)
-    assert list(there) == ["small", "long"]
-    there = own_claims.of(entries, Person({"long": fits + "x" * 13}), place)
-    assert list(there) == ["small", "last"]
+    last = len('{"last": "y"}')
+    fits = room - len('{"small": "x"}{"long": ""}') - last
+    for length, present in (
+        (fits, ["small", "long", "last"]),
+        (fits + 1, ["small", "long"]),
+        (fits + last, ["small", "long"]),
+        (fits + last + 1, ["small", "last"]),
+    ):
+        person = Person({"long": "x" * length})
+        assert list(own_claims.of(entries, person, place)) == present
 
 
 IMITATIONS = [
