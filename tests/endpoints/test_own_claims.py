@@ -1,9 +1,11 @@
 """Claims of an application's own: what tokens, userinfo and assertions say, and who is told."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 from flask import Flask
 
 from sso import audit
@@ -12,6 +14,7 @@ from sso.models import User
 from sso.services import accounts, attributes, clients, group_editing, preview
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
+from sso.store import attributes as stored_attributes
 from sso.store import clients as stored_clients
 from sso.store import named_groups, users
 from tests.conftest import Clock
@@ -298,3 +301,43 @@ def test_commands_edit_them(app: Flask, user: User) -> None:
     ]  # fmt: skip
     assert run("--add-claim", "y=attribute:desk", "--remove-claim", "x") == ["y=attribute:desk"]
     assert run("--set-claims", "") == []
+
+
+def test_a_file_defines_an_attribute_and_a_claim_from_it(
+    app: Flask, user: User, tmp_path: Path
+) -> None:
+    client = make_client(app)
+    file = tmp_path / "all.toml"
+
+    def apply(text: str, *more: str) -> Result:
+        file.write_text(f"format = 1\n{text}")
+        return app.test_cli_runner().invoke(args=["apply", str(file), "--yes", *more])
+
+    entry = f'[[clients]]\nclient_id = "{client.client_id}"\n'
+    claim = f'{entry}own_claims = ["room=attribute:room"]\n'
+    refused = apply(claim)
+    assert refused.exit_code == 1
+    assert "there is no attribute 'room'" in refused.stderr
+    done = apply(f'{claim}[[attributes]]\nname = "room"\ntype = "number"\n')
+    assert done.exit_code == 0, done.stderr
+    # Both go together, too.
+    kept = "".join(f'[[attributes]]\nname = "{name}"\n' for name in ("department", "desk"))
+    refused = apply(f'{kept}[[attributes]]\nname = "ok"\n', "--prune")
+    assert "applications have claims from the attribute" in refused.stderr
+    gone = apply(f"{kept}{entry}own_claims = []\n", "--prune")
+    assert gone.exit_code == 0, gone.stderr
+    with app.app_context():
+        assert [row.name for row in stored_attributes.every()] == ["department", "desk"]
+
+
+def test_the_registration_api_takes_them(app: Flask, user: User) -> None:
+    fields = {
+        "client_name": "X",
+        "redirect_uris": ["https://x.example/cb"],
+        "own_claims": [" x = attribute: desk "],
+    }
+    with app.app_context():
+        client, _ = clients.register(OLGA, clients.parsed_registration(fields))
+        assert clients.registration_document(client)["own_claims"] == ["x=attribute:desk"]
+        with pytest.raises(Invalid, match="own_claims is not a list of texts"):
+            clients.parsed_registration({**fields, "own_claims": {"x": "y"}})

@@ -9,10 +9,11 @@ from sso import audit
 from sso.extensions import db
 from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, timestamp
 from sso.services import clients
+from sso.services.checks import Invalid
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.events import events
-from tests.support.factories import make_user
+from tests.support.factories import make_attribute, make_user
 from tests.support.saml import (
     ACS_URL,
     ENTITY_ID,
@@ -150,6 +151,28 @@ def test_attributes_are_mapped(app: Flask, clock: Clock) -> None:
     formats = {one.get("Name"): one.get("NameFormat").rpartition(":")[2]
                for one in answer.root.iterfind(".//{*}Attribute")}  # fmt: skip
     assert formats == {"urn:oid:0.9.2342.19200300.100.1.3": "uri", "role": "basic"}
+
+
+def test_own_claims_are_attributes(app: Flask, clock: Clock) -> None:
+    make_attribute(app, "desk", "number")
+    make_attribute(app, "ok", "boolean")
+    make_user(app, groups=["staff", "wiki-a"], attributes={"desk": 7, "ok": False})
+    own = ["desk=attribute:desk", "ok=attribute:ok", "gone=attribute:ok,desk",
+           "teams=groups:wiki-", "tenant=constant:acme"]  # fmt: skip
+    wiki = make_service_provider(app, first_party=True, scope="openid", own_claims=own)
+    sent = wiki.sign_on(Browser(app)).attributes
+    assert {name: sent[name] for name in ("desk", "ok", "teams", "tenant")} == {
+        "desk": ["7"], "ok": ["false"], "teams": ["a"], "tenant": ["acme"],
+    }  # fmt: skip
+    mapped = make_service_provider(
+        app, saml_entity_id="https://other.example", first_party=True, own_claims=own,
+        saml_attributes=["urn:oid:1.2=desk"],
+    )  # fmt: skip
+    assert mapped.sign_on(Browser(app)).attributes == {"urn:oid:1.2": ["7"]}
+    with pytest.raises(Invalid, match="not NAME=CLAIM"):
+        make_service_provider(app, saml_attributes=["x=desk"])
+    with pytest.raises(Invalid, match="name no places"):
+        make_service_provider(app, own_claims=["tenant@id_token=constant:acme"])
 
 
 def test_what_a_person_withholds_is_not_sent(app: Flask, clock: Clock) -> None:

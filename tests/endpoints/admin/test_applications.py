@@ -29,7 +29,7 @@ from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.assertions import AUDIENCE, CLIENT_THERE, make_asserting
 from tests.support.events import events
-from tests.support.factories import make_api, make_client, make_user
+from tests.support.factories import make_api, make_attribute, make_client, make_user
 from tests.support.logos import png
 from tests.support.saml import pair
 
@@ -376,6 +376,29 @@ def test_roles(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
         after = clients.find(client.client_id)
         assert after
         assert (after.roles, after.roles_shape) == (["editor=all staff", "viewer"], "string")
+
+
+def test_own_claims(app: Flask, staff: StaffBrowser) -> None:
+    make_attribute(app, "desk")
+    client = make_client(app)
+    make_user(app, "erin@example.com", attributes={"desk": MARKUP})
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    page = staff.send(own_claims="sub=attribute:desk").html
+    assert "looks like, the claim" in page
+    page = staff.send(own_claims="x=attribute:none").html
+    assert "there is no attribute" in page
+    staff.send(own_claims="room=attribute:desk\r\ntenant@id_token=constant:acme")
+    page = staff.open(f"{ADMIN}/application?id={client.client_id}").html
+    assert "room=attribute:desk, tenant@id_token=constant:acme" in page
+    preview = f"{ADMIN}/application/preview?id={client.client_id}&who=erin@example.com"
+    page = staff.open(preview).html
+    assert MARKUP not in page
+    assert "attribute desk → userinfo" in page
+    assert "constant → id_token".replace(" ", "") in page.replace(" ", "")
+    with app.app_context():
+        after = clients.find(client.client_id)
+        assert after
+        assert after.own_claims == ["room=attribute:desk", "tenant@id_token=constant:acme"]
 
 
 def test_identity_assertions(app: Flask, staff: StaffBrowser) -> None:
