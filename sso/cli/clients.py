@@ -290,7 +290,7 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
-    options = _with_metadata(options)
+    imported = _imported(options)
     grant_types = _grant_types(options)
     texts = {name: value for name, value in options.items() if value not in (None, ())}
     for field, option in removed:
@@ -304,21 +304,23 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in texts.items():
         reader = _READERS.get(FIELDS[name].kind)
         fields[name] = reader(value) if reader else value
-    return fields
+    return {**imported, **fields}
 
 
-def _with_metadata(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the fields of `--metadata`; options win. Raises `Invalid`."""
+def _imported(options: dict[str, Any]) -> Mapping[str, Any]:
+    """Take `--saml` and `--metadata` out of `options`; return the fields of the metadata.
+
+    What the metadata does not have is `None`. Raises `UsageError` and `Invalid`.
+    """
     speaks_saml, source = options.pop("saml", None), options.pop("metadata", None)
-    if source is not None:
-        imported = service_providers.imported(source)
-        for note in imported.notes:
-            click.echo(note, err=True)
-        sent = {name: value for name, value in options.items() if value not in (None, ())}
-        options = {**options, **imported.fields, **sent}
-    if speaks_saml and not options.get("saml_entity_id"):
-        raise click.UsageError("--saml needs --metadata, or --entity-id and --acs-url.")
-    return options
+    if source is None:
+        if speaks_saml and not options.get("saml_entity_id"):
+            raise click.UsageError("--saml needs --metadata, or --entity-id and --acs-url.")
+        return {}
+    imported = service_providers.imported(source)
+    for note in imported.notes:
+        click.echo(note, err=True)
+    return imported.fields
 
 
 def edits_given(options: dict[str, Any]) -> dict[str, ListEdit]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from html import unescape
+from typing import Protocol
 from urllib.parse import urljoin
 
 import pytest
@@ -85,11 +86,17 @@ def envoy(app: Application) -> AbstractContextManager[None]:
     return app.running(program, "-c", str(file), *options, path=None)
 
 
+class Place(Protocol):
+    """What a person opens."""
+
+    url: str
+
+
 @dataclass
 class Person:
     """A browser that has no more than cookies, redirects and forms."""
 
-    app: Application
+    app: Place
     http: requests.Session = field(default_factory=requests.Session)
 
     def open(self, uri: str, **headers: str) -> requests.Response:
@@ -111,8 +118,10 @@ class Person:
                 return answer
             if answer.is_redirect:
                 url, form = urljoin(answer.url, answer.headers["Location"]), None
+            elif refresh := re.search(r'http-equiv="refresh" content="0;url=([^"]*)"', answer.text):
+                url, form = urljoin(answer.url, unescape(refresh[1])), None
             elif "<form" in answer.text:
-                url, form = answer.url, self._filled(answer.text)
+                url, form = _target(answer), self._filled(answer.text)
             else:
                 break
             answer = self.http.request(
@@ -137,3 +146,9 @@ class Person:
             return {**form, "email": DANA.email, "password": PASSWORD}
         decision = "allow" if 'value="allow"' in page else "sign_out"
         return {**form, "decision": decision}
+
+
+def _target(answer: requests.Response) -> str:
+    """Return where a form goes: to another server if it says so (SAML), else to its own page."""
+    action = re.search(r'<form[^>]* action="(http[^"]*)"', answer.text)
+    return unescape(action[1]) if action else answer.url

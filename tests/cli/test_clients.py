@@ -19,6 +19,7 @@ from tests.cli.test_commands import parsed
 from tests.support.actors import ISSUER, RelyingParty
 from tests.support.factories import make_client
 from tests.support.logos import EVERY, PAGE, PNG, SVG
+from tests.support.saml import pair
 
 CREATE = ("client", "create", "--name", "Bank", "--redirect-uri", "https://bank.example/cb")
 KEY = ECKey.generate_key("P-256")
@@ -547,3 +548,41 @@ def test_metadata_of_a_service_provider_comes_over_https(run: Any) -> None:
     refused = run("client", "create", "--saml", "--name", "Wiki", "--metadata", unreachable)
     assert refused.exit_code == 1
     assert "it is not https" not in refused.stderr
+
+
+def test_metadata_of_a_service_provider_has_its_certificates(run: Any, tmp_path: Path) -> None:
+    """What a new version no longer has does not stay; options win over both."""
+    file, spoken = tmp_path / "wiki.xml", "urn:oasis:names:tc:SAML:2.0"
+    certificate = "".join(pair().certificate.splitlines()[1:-1])
+    key = (
+        '<KeyDescriptor use="signing"><KeyInfo xmlns="http://www.w3.org/2000/09/xmldsig#">'
+        f"<X509Data><X509Certificate>{certificate}</X509Certificate></X509Data></KeyInfo>"
+        "</KeyDescriptor>"
+    )
+    logout = f'<SingleLogoutService Binding="{spoken}:bindings:HTTP-Redirect" Location="{{}}"/>'
+
+    def metadata(inside: str) -> str:
+        file.write_text(
+            f'<EntityDescriptor xmlns="{spoken}:metadata" entityID="urn:x:wiki">'
+            f'<SPSSODescriptor AuthnRequestsSigned="true" protocolSupportEnumeration="{spoken}'
+            f':protocol">{inside}<AssertionConsumerService Binding="{spoken}:bindings:HTTP-POST" '
+            'Location="https://wiki.example/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+        )
+        return str(file)
+
+    source = metadata(key + logout.format("https://wiki.example/slo"))
+    made = run("client", "create", "--saml", "--name", "Wiki", "--metadata", source, "--json")
+    assert made.exit_code == 0, made.stderr
+    client = json.loads(made.stdout)
+    assert client["saml_certificates"].startswith("-----BEGIN CERTIFICATE-----")
+    assert client["saml_signed_requests"] is True
+    assert client["saml_logout_url"] == "https://wiki.example/slo"
+    update = ("client", "update", client["client_id"], "--json", "--metadata")
+    changed = run(*update, metadata(logout.format("https://wiki.example/out")))
+    assert changed.exit_code == 0, changed.stderr
+    client = json.loads(changed.stdout)
+    assert client["saml_logout_url"] == "https://wiki.example/out"
+    assert (client.get("saml_certificates"), client["saml_signed_requests"]) == (None, False)
+    changed = run(*update, metadata(""), "--name", "Notes")
+    client = json.loads(changed.stdout)
+    assert (client.get("saml_logout_url"), client["client_name"]) == (None, "Notes")
