@@ -406,6 +406,19 @@ def test_how_long_a_proof_counts_for_changes(
         assert policy.email_settled(visit(clock, email_changed_at=None).user)
 
 
+def test_without_a_mail_server_a_fresh_sign_in_is_needed(app: Flask, clock: Clock) -> None:
+    """Nobody can be mailed a code then. What was allowed before counts as long as ever."""
+    none: Any = ()
+    with app.app_context():
+        assert app.extensions["sso.settings"].smtp_url is None
+        for late, counts in ((-SECOND, True), (0 * SECOND, False), (SECOND, False)):
+            fresh = visit(clock, auth_time=5 * 60 * SECOND + late)
+            assert not policy.asks_for_code(fresh, none)
+            assert policy.may_change(fresh, none) == counts
+            allowed = visit(clock, enrolment_allowed_at=15 * 60 * SECOND + late)
+            assert policy.may_change(allowed, none) == counts
+
+
 @pytest.mark.parametrize("smtp_url", [None, "smtp://127.0.0.1"])
 def test_one_factor_does_not_add_a_second_one(
     app: Flask, clock: Clock, smtp_url: str | None

@@ -192,6 +192,14 @@ def test_refresh_narrows_the_scope_at_one_api(
     whole = client.refresh(secret).get_json()
     assert access(whole) == (DOCS, "read write")
     assert "id_token" in whole
+    # Those of this server may be named beside it, and stand alone in a token for this server.
+    both = client.refresh(whole["refresh_token"], scope="openid write").get_json()
+    assert access(both) == (DOCS, "write")
+    assert "id_token" in both
+    secret = both["refresh_token"]
+    assert error_of(client.refresh(secret, resource=ISSUER, scope="read")) == (400, "invalid_scope")
+    mine = client.refresh(secret, resource=ISSUER, scope="openid").get_json()
+    assert access(mine) == (ISSUER, "openid")
 
 
 def test_a_default_api_is_for_requests_that_name_none(

@@ -67,6 +67,20 @@ def test_it_comes_back(make: Callable[..., Any]) -> None:
     wait_for(lambda: increased(limits) > 0 and counted(server) > 0, "Redis", 5)
 
 
+def test_what_is_forgotten_does_not_come_back_when_it_is_away(make: Callable[..., Any]) -> None:
+    """A sign-in that works forgets what this process counted in an outage before."""
+    server = make()
+    limits = LimitStorage(server.url)
+    server.stop(SIGKILL)
+    assert [increased(limits) for _ in range(2)] == [1, 2]
+    server.start()
+    wait_for(lambda: limits.read(KEY) == 0, "Redis", 5)
+    limits.forget(KEY)
+    server.stop(SIGKILL)
+    assert limits.read(KEY) == 0
+    assert increased(limits) == 1
+
+
 def test_it_refuses_writes(make: Callable[..., Any]) -> None:
     """It was the primary; its connections stay open."""
     server, other = make(), make()
