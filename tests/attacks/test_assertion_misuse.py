@@ -229,6 +229,16 @@ def test_anothers_identity_token(app: Flask, browser: Browser, user: User) -> No
         assert "access_token" not in answer.get_json()
 
 
+def test_a_signed_authorization_response_is_no_identity_token(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """It is signed by this server for the same client (JARM), and has no user."""
+    books = make_asserting(app, authorization_signed_response_alg="ES256")
+    response = browser.approve(books, response_mode="jwt").parameters["response"]
+    assert claims_of(response)["aud"] == books.client_id
+    assert refused(ask_assertion(books, response), "invalid_request")
+
+
 def test_an_assertion_of_this_server_at_this_server(
     app: Flask, browser: Browser, user: User
 ) -> None:

@@ -3,6 +3,8 @@
 It ends at comparison: of loopback only the port may differ, of all else nothing.
 """
 
+from collections.abc import Callable
+
 import pytest
 from flask import Flask
 
@@ -10,6 +12,7 @@ from sso.models import User
 from sso.services.checks import Invalid
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, register_client
+from tests.support.signing import make_keyed_client
 
 LOOPBACK, APP = "http://127.0.0.1:8000/cb?x=1", "com.example.app:/cb"
 LOOKALIKES = [
@@ -60,9 +63,12 @@ def test_after_sign_out(browser: Browser, public: RelyingParty, user: User) -> N
         assert page.status == 400, uri
 
 
-def test_the_port_of_a_confidential_client_counts(app: Flask, browser: Browser, user: User) -> None:
+@pytest.mark.parametrize("make", [make_client, make_keyed_client])
+def test_the_port_of_a_confidential_client_counts(
+    app: Flask, browser: Browser, user: User, make: Callable[..., RelyingParty]
+) -> None:
     """A server-side application has one address, and a program beside it is not it."""
-    client = make_client(
+    client = make(
         app, redirect_uris=[LOOPBACK], post_logout_redirect_uris=[LOOPBACK], first_party=True
     )
     other = LOOPBACK.replace("8000", "8001")

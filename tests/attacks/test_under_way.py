@@ -17,6 +17,7 @@ from sso.endpoints import page
 from sso.mfa import policy, totp
 from sso.models import User
 from sso.store import approvals, users
+from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.events import events
 from tests.support.factories import PASSWORD, make_client
@@ -232,3 +233,29 @@ def test_a_step_under_way_does_not_survive_the_end_of_its_session(
     assert thief.page.path.endswith("/sign-in")
     assert not is_signed_in(thief)
     assert len(events(app, event)) == before
+
+
+def test_a_second_factor_under_way_does_not_survive_the_end_of_its_session(
+    app: Flask, user: User, mailbox: Mailbox, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is looked at once more under the lock of its user."""
+    thief, owner = Browser(app), Browser(app)
+    owner.sign_in()
+    confirm_by_code(owner, mailbox)
+    secret, _codes = enrol_totp(owner)
+    thief.sign_in()
+    thief.submit(code=code_of(secret, 1))
+    assert is_signed_in(thief)
+    clock.move(minutes=20)
+    form = {**owner.open(ACCOUNT).fields, "action": "end_other_sessions"}
+    end = lambda: owner.open(ACCOUNT, method="POST", data=form)  # noqa: E731
+    for ended in (False, True):
+        clock.move(minutes=20)
+        thief.open(f"{ORIGIN}{BASE}/second-factor?back=email")
+        other = in_between(monkeypatch, page, "try_once", end, after=True) if ended else None
+        before = len(events(app, "stepped_up"))
+        thief.submit(code=code_of(secret))
+        if other:
+            other.join()
+        assert len(events(app, "stepped_up")) == before + (not ended)
+        assert is_signed_in(thief) is not ended

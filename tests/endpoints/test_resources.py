@@ -10,6 +10,7 @@ from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, RelyingParty, claims_of
 from tests.support.factories import change_api, make_api, make_client, make_user
+from tests.support.proofs import DPoP
 from tests.test_architecture import PACKAGE
 
 DOCS, MAPS = "https://docs.example", "https://maps.example/v1"
@@ -162,6 +163,20 @@ def test_a_token_request_names_one_of_the_approved(
         assert error_of(send(credential, resource=resource)) == (400, "invalid_target")
     assert error_of(send(credential, resource=[DOCS, DOCS])) == (400, "invalid_request")
     assert access(send(credential, resource=f"{DOCS}/").get_json()) == (DOCS, "read")
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_token_for_an_api_at_userinfo(
+    browser: Browser, client: RelyingParty, user: User, is_bound: bool
+) -> None:
+    """It is not for this server, whether it is bound to a key or not."""
+    key = DPoP()
+    page = browser.approve(client, resource=DOCS, scope="openid read")
+    token = client.exchange(page.code, key.header() if is_bound else None).get_json()
+    text = token["access_token"]
+    refused = key.userinfo(client, text) if is_bound else client.userinfo(text)
+    assert error_of(refused) == (401, "invalid_token")
+    assert DOCS in refused.get_json()["error_description"]
 
 
 def test_a_token_for_this_server_needs_its_scopes(

@@ -76,6 +76,21 @@ def test_without_a_hint_it_asks(browser: Browser, client: RelyingParty, user: Us
     assert not signed_in(browser)
 
 
+@pytest.mark.parametrize("client_id", ["books", "ook", "Books2", "books2 "])
+def test_with_a_hint_of_another_client(
+    app: Flask, browser: Browser, user: User, client_id: str
+) -> None:
+    """However much the names have in common."""
+    client = make_client(app, client_id="books2", post_logout_redirect_uris=[BYE])
+    if client_id.isalpha():
+        make_client(app, client_id=client_id, name="Other", post_logout_redirect_uris=[BYE])
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    hint = tokens["id_token"]
+    end(browser, id_token_hint=hint, client_id=client_id, post_logout_redirect_uri=BYE)
+    assert browser.page.is_at_server
+    assert signed_in(browser)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_both_methods_alike(app: Flask, client: RelyingParty, user: User, method: str) -> None:
     """A form in a client's page: its body counts as the query does, question and all."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from sso.extensions import db
 from sso.models import Client, User
@@ -170,6 +170,17 @@ def test_a_name_without_a_colon_is_no_basic_credential(public: RelyingParty) -> 
     )
     assert answer.status_code == 401
     assert "can't be decoded" in answer.get_json()["error_description"]
+
+
+def test_a_public_client_needs_pkce_whatever_its_row_says(
+    app: Flask, browser: Browser, public: RelyingParty
+) -> None:
+    """No command can say so; SQL can."""
+    with app.app_context():
+        db.session.execute(update(Client).values(require_pkce=False))
+        db.session.commit()
+    page = browser.authorize(public, code_challenge=None, code_challenge_method=None)
+    assert page.error == "invalid_request"
 
 
 @pytest.mark.parametrize("secret", ["x", " "])

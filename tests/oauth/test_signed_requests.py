@@ -7,9 +7,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from sso import clock as sso_clock
-from sso.models import User
+from sso.extensions import db
+from sso.models import Client, User
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
 from sso.upstream import remote_cache
@@ -137,6 +139,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no iss": ({"iss": LEFT_OUT}, "client_id and iss"),
     "another iss": ({"iss": "x"}, "client_id and iss"),
     "a sub": ({"sub": "SELF"}, "it has a sub"),
+    "a sub, without jti": ({"sub": "SELF", "jti": LEFT_OUT}, "it has a sub"),
     "no exp": ({"exp": LEFT_OUT}, "it has no exp"),
     "expired": ({"exp": 1}, "it has expired"),
     "exp far ahead": ({"exp": 10**11}, "more than an hour ahead"),
@@ -185,6 +188,21 @@ def test_headers(bank: KeyedParty, header: dict[str, Any], words: str) -> None:
     body = bank.push(request=sent).get_json()
     assert body["error"] == "invalid_request_object"
     assert words in body["error_description"]
+
+
+def test_a_request_object_of_another_client(app: Flask, bank: KeyedParty) -> None:
+    """Even of one that was changed at the same instant, and is not named outside."""
+    keyed = {"request_object_signing_alg": "ES256", "jwks": {"keys": [public(EC)]}}
+    books = make_client(app, require_pkce=False, **keyed)
+    with app.app_context():
+        db.session.execute(update(Client).values(updated_at=sso_clock.now()))
+        db.session.commit()
+    for signer, status in ((bank, 400), (books, 201)):
+        form = {"request": made(signer, redirect_uri=books.redirect_uri)}
+        answer = books.post("/oauth2/par", form, headers=books.basic())
+        assert answer.status_code == status, answer.text
+    refused = books.post("/oauth2/par", {"request": made(bank)}, headers=books.basic()).get_json()
+    assert "of another client" in refused["error_description"]
 
 
 def test_types(bank: KeyedParty, fapi: FapiParty) -> None:

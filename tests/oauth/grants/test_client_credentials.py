@@ -303,11 +303,17 @@ def test_a_token_for_an_earlier_api_of_the_same_identifier(
     assert scope_of(service, service.token(resource=API)) == "read write"
 
 
-def test_disabling_ends_tokens_for_good(app: Flask, api: ResourceServer, service: Service) -> None:
+@pytest.mark.parametrize("how", ["disable", "change"])
+def test_disabling_ends_tokens_for_good(
+    app: Flask, api: ResourceServer, service: Service, how: str
+) -> None:
     """The client's tokens stay ended when it is enabled again, as those of people do."""
     token = service.token()
     run = app.test_cli_runner().invoke
-    assert run(args=["client", "disable", service.client_id]).exit_code == 0
+    if how == "change":
+        change(app, service, disabled=True)
+    else:
+        assert run(args=["client", "disable", service.client_id]).exit_code == 0
     assert api.introspect(token).get_json() == {"active": False}
     assert refused(service.ask(), "invalid_client", status=401)
     assert run(args=["client", "enable", service.client_id]).exit_code == 0
