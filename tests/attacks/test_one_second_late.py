@@ -16,6 +16,7 @@ from flask import Flask
 from sso import audit
 from sso import clock as sso_clock
 from sso.crypto import client_jwt, dpop
+from sso.endpoints import upstream_sign_in
 from sso.extensions import db
 from sso.flow.decision import Facts, Policy, Session
 from sso.mfa import policy, totp
@@ -370,6 +371,15 @@ def test_an_authenticator_app_may_be_one_step_off(clock: Clock) -> None:
     assert [totp.matching_step(secret, totp.code(secret, steps)) for steps in range(-2, 3)] == [
         None, present - 1, present, present + 1, None,
     ]  # fmt: skip
+
+
+def test_a_sign_in_at_a_provider_is_as_new_as_the_clocks_differ(clock: Clock) -> None:
+    attempt: Any = SimpleNamespace(began_at=clock.time)
+    for late, counts in ((-1, True), (0, True), (1, False)):
+        signed_in: Any = SimpleNamespace(auth_time=clock.time - (60 + late) * SECOND)
+        assert upstream_sign_in._is_fresh(attempt, signed_in) is counts
+    unknown: Any = SimpleNamespace(auth_time=None)
+    assert not upstream_sign_in._is_fresh(attempt, unknown)
 
 
 def visit(clock: Clock, **ago: timedelta | None) -> CurrentSession:

@@ -12,6 +12,8 @@ import pytest
 from flask import Flask
 from lxml import etree
 
+from sso.extensions import db
+from sso.oauth import saml_logout
 from sso.saml import sent
 from sso.saml.bindings import redirect_signature, verify_redirect
 from sso.saml.documents import NAMESPACES, new_id, timestamp
@@ -150,6 +152,19 @@ def test_when_a_logout_request_ends(
     page = browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
     assert page.url.startswith(LOGOUT_URL) is is_taken
     assert is_signed_in(browser) is not is_taken
+
+
+def test_how_long_the_answer_may_take(app: Flask, clock: Clock, wiki: ServiceProvider) -> None:
+    """To a service provider that began, after all others were asked."""
+    clock.stand_still()
+    clock.time = began = clock.time.replace(microsecond=0)
+    for late, is_sent in ((-1, True), (0, True), (1, False)):
+        clock.time = began
+        with app.test_request_context():
+            url = saml_logout.finish_url(wiki.client_id, "_1", None)
+            clock.time = began + timedelta(minutes=15, seconds=late)
+            answer = saml_logout.finish(db.session.connection(), url.partition("finish=")[2])
+            assert (answer is not None) is is_sent, late
 
 
 def test_a_sign_out_reaches_every_service_provider(

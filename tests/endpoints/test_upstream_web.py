@@ -94,6 +94,19 @@ def test_what_the_application_asks_for_is_passed_on(
     assert "redirect_uri" in parameters(press(browser))
 
 
+def test_an_older_sign_in_there_makes_none_here_older(
+    corp: Upstream, browser: Browser, client: RelyingParty, clock: Clock
+) -> None:
+    """The session goes on, and its user signed in with the password since."""
+    browser.sign_in()
+    signed_in_at = int(clock.now().timestamp())
+    clock.move(minutes=5)
+    corp.says["auth_time"] = signed_in_at - 3000
+    assert browser.open(corp.authorize(press(browser))).path == f"{BASE}/account"
+    claims = claims_of(client.exchange(browser.approve(client).code).get_json()["id_token"])
+    assert (claims["auth_time"], claims["amr"]) == (signed_in_at, ["fed"])
+
+
 def test_google_and_microsoft(app: Flask, corp: Upstream, browser: Browser) -> None:
     usual: dict[str, Any] = {"client_id": "us-at-corp", "client_secret": "x", "trust_email": True}
     google = GoogleProvider(id="google", type="google", hosted_domain="example.com", **usual)

@@ -167,6 +167,22 @@ def test_a_path_that_names_no_attribute_changes_nothing(scim: Provisioner) -> No
         assert scim.get(path) == before
 
 
+def test_how_much_is_kept_of_one_person(scim: Provisioner) -> None:
+    """Few attributes may be long, too."""
+    made = scim.user()
+    path = f"/Users/{made['id']}"
+    whole = {"schemas": [USER], "userName": made["userName"]}
+    for length, status in ((31_000, 200), (33_000, 400)):
+        title = "x" * length
+        answers = [
+            scim("PUT", path, {**whole, "title": title}),
+            scim.patch(path, {"op": "replace", "path": "title", "value": title}),
+        ]
+        assert [answer.status_code for answer in answers] == [status] * 2
+    assert "too long" in answers[0].get_json()["detail"]
+    assert scim.get(path)["title"] == "x" * 31_000
+
+
 def test_a_put_replaces_and_leaves_the_state(scim: Provisioner) -> None:
     made = scim.user(nickName="E", title="Librarian")
     path = f"/Users/{made['id']}"

@@ -1,16 +1,19 @@
-"""Long requests that wait for a provider: bounded in time, and gone with their client."""
+"""Sign-ins through a provider: each begins one session. Long requests that wait for one."""
 
 from datetime import timedelta
 
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit
 from sso.clock import now
 from sso.extensions import db
 from sso.jobs import upkeep
+from sso.models import BrowserSession, Identity, UpstreamSession, User
 from sso.services import clients
 from sso.store import identities
 from tests.conftest import Clock
+from tests.support.actors import Browser
 from tests.support.factories import make_client
 
 
@@ -36,3 +39,22 @@ def test_it_is_deleted_with_its_client(app: Flask) -> None:
         db.session.expire_all()
         assert identities.find_waiting("a") is None
         assert identities.find_waiting("b") is not None
+
+
+def test_a_sign_in_begins_one_session(app: Flask, user: User) -> None:
+    """Of two requests that complete it, the later one begins nothing."""
+    for _ in range(2):
+        Browser(app).sign_in()
+    with app.app_context():
+        first, second = db.session.scalars(select(BrowserSession.id)).all()
+        identity = Identity(user_id=user.id, provider="corp", issuer="i", subject="1")
+        identities.add(identity)
+        sign_ins = [UpstreamSession(identity_id=identity.id, amr="fed") for _ in range(2)]
+        for sign_in in sign_ins:
+            identities.add_session(sign_in)
+        assert identities.bind(sign_ins[0], first)
+        assert not identities.bind(sign_ins[0], second)
+        assert identities.unused_session(sign_ins[0].id, user.id) is None
+        assert identities.unused_session(sign_ins[1].id, user.id) is not None
+        assert identities.sessions_of(identity.id) == [first]
+        assert identities.bind(sign_ins[1], second)
