@@ -1,18 +1,11 @@
-"""Open the database, and make SQLite safe for several processes; `postgresql` has its own part.
-
-Connections to SQLite are kept outside the pool, one for each concurrent request. Taking one from
-the pool and returning it costs more than the statement of userinfo: 13 % of the CPU time of that
-request, and 5 % of a code exchange. PostgreSQL restarts and fails over, and needs the pool.
-"""
+"""Open the database, and make SQLite safe for several processes; `postgresql` has its own part."""
 
 import logging
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -22,55 +15,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso.database import dialects, postgresql
+from sso.database.kept_connections import KeptConnections
 from sso.extensions import db
-from sso.process import concurrency
 
 logger = logging.getLogger("sso.database")
-
-
-class KeptConnections:
-    """The idle connections of one engine. They are closed when the engine is disposed of."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._idle: deque[Connection] = deque()
-        self._process = os.getpid()
-        self._inherited: list[Connection] = []
-        event.listen(engine, "engine_disposed", self._close)
-
-    @contextmanager
-    def take(self) -> Iterator[Connection]:
-        """Lend a connection to the block. Changes that are not committed are rolled back."""
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._engine.connect()
-            self._process = os.getpid()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        if connection.in_transaction():
-            try:
-                connection.rollback()
-            except SQLAlchemyError:  # the answer is valid anyway
-                logger.info("a connection was gone before the end of its transaction")
-                connection.invalidate()
-        if connection.invalidated or len(self._idle) >= concurrency.MAX_CONCURRENT:
-            connection.close()
-        else:
-            self._idle.append(connection)
-
-    def _close(self, _: Engine) -> None:
-        if os.getpid() != self._process:  # forked: SQLite must not even close those of its parent
-            self._process = os.getpid()
-            self._inherited += self._idle
-            self._idle.clear()
-        while self._idle:
-            connection = self._idle.pop()
-            connection.detach()
-            connection.close()
 
 
 BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
@@ -94,9 +42,10 @@ def prepare(app: Flask) -> None:
     event.listen(engine, "engine_disposed", _connected.discard)
     _prepare_engine(engine)
     if dialects.is_postgresql(engine):
-        app.extensions["sso.connection"] = partial(postgresql.connection, engine)
+        kept: KeptConnections = postgresql.KeptSessions(engine)
     else:
-        app.extensions["sso.connection"] = KeptConnections(engine).take
+        kept = KeptConnections(engine)
+    app.extensions["sso.connection"] = kept.take
     app.teardown_appcontext(end_session)  # runs before Flask-SQLAlchemy's own
 
 

@@ -9,11 +9,10 @@ A transaction that only reads ends by COMMIT instead of ROLLBACK: at ROLLBACK ps
 prepared statements, and PostgreSQL would parse and plan those of the next request again.
 """
 
-import logging
 import re
 import select
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import URL, Connection, Engine, event
@@ -30,6 +29,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from sso.config.connections import has_several_hosts
+from sso.database.kept_connections import KeptConnections
 from sso.process import concurrency
 from sso.process.program import COMMAND
 
@@ -45,7 +45,7 @@ def prepare_read_only(engine: Engine) -> None:
     roll_back = engine.dialect.do_rollback
 
     def end(dbapi_connection: PoolProxiedConnection) -> None:
-        driver: Any = dbapi_connection.driver_connection
+        driver: Any = dbapi_connection.dbapi_connection  # also of one that is detached
         is_in_order = driver.info.transaction_status == _IN_TRANSACTION
         if is_in_order and not getattr(driver, "sso_wrote", True):
             driver.commit()
@@ -121,13 +121,14 @@ def transient_reason(error: SQLAlchemyError) -> str | None:
     return None
 
 
-logger = logging.getLogger("sso.database")
-
-# One connection for each concurrent request; `MORE` is for background threads. Audit events and
-# refusals have one more each, in bursts (see `buffer`). All workers of all nodes together must stay
-# below PostgreSQL's max_connections, which is 100 by default.
+# One connection for each concurrent request; `MORE` is for background threads, and for connections
+# that wait outside the pool for requests without the ORM. Audit events and refusals have one more
+# each, in bursts (see `buffer`). All workers of all nodes together must stay below PostgreSQL's
+# max_connections, which is 100 by default.
 POOL_SIZE = concurrency.MAX_CONCURRENT
-MORE = 2
+KEPT = 2  # wait out of the pool
+KEPT_FOR = 60  # seconds until the pool looks at them again
+MORE = 2 + KEPT
 CONNECT_TIMEOUT = 3  # seconds
 # As PostgreSQL shows them. They are shorter than the time that callers wait for an answer.
 LIMITS = {
@@ -143,6 +144,7 @@ _PROBE = "SELECT pg_backend_pid(), " + ", ".join(f"current_setting('{name}')" fo
 # Keys in the `info` of a connection.
 _TOOK_WRITES = "sso.took_writes"
 _LIMITS_OF_TRANSACTION = "sso.limits_of_transaction"  # behind a pooler; may be empty
+_OUT_SINCE = "sso.out_since"
 
 
 def engine_options(url: URL) -> dict[str, Any]:
@@ -189,9 +191,7 @@ def prepare(engine: Engine) -> None:
         database fails no request, and the check costs no round trip (unlike `pool_pre_ping`). The
         server also reports with its answers that it has begun to refuse writes.
         """
-        if connection.closed or _has_input(connection.fileno()):
-            raise InvalidatePoolError
-        if record.info.get(_TOOK_WRITES) and _is_read_only(connection):
+        if not _is_alive(connection, record.info):
             raise InvalidatePoolError
 
     @event.listens_for(engine, "begin")
@@ -216,29 +216,39 @@ def prepare(engine: Engine) -> None:
             engine.dispose()
 
 
-@contextmanager
-def connection(engine: Engine) -> Iterator[Connection]:
-    """Take a connection from the pool. If it is lost before the end, the answer is valid anyway.
+class KeptSessions(KeptConnections):
+    """Connections for the statements of one request, without the ORM.
 
     `store.prepared` reads without a transaction, until SQLAlchemy begins one. Behind a pooler it
     begins one at once: there, time limits hold only in a transaction. A transaction that only reads
     is not rolled back: psycopg would forget its prepared statements.
     """
-    connection = engine.connect()
-    try:
+
+    most = KEPT
+
+    def begin(self, connection: Connection) -> None:
+        """Read in autocommit, or behind a pooler in a transaction."""
         driver: Any = connection.connection.driver_connection
         if not driver.autocommit:
             driver.autocommit = True
         if connection.info.get(_LIMITS_OF_TRANSACTION):
             connection.begin()
-        yield connection
-    finally:
-        try:
-            connection.close()
-        except SQLAlchemyError:
-            logger.info("a connection was gone before the end of its transaction")
-            if not connection.closed:
-                connection.invalidate()
+
+    def is_usable(self, connection: Connection) -> bool:
+        """Return whether the server has neither closed the connection nor begun to refuse writes.
+
+        Where it has, the pool finds the same for its own connections.
+        """
+        driver: Any = connection.connection.driver_connection
+        return _is_alive(driver, connection.info)
+
+    def may_stay(self, connection: Connection) -> bool:
+        """Leave it to the pool to recycle connections, and those of a pooler."""
+        begun = connection.info.setdefault(_OUT_SINCE, time.monotonic())
+        if _LIMITS_OF_TRANSACTION in connection.info or time.monotonic() - begun > KEPT_FOR:
+            del connection.info[_OUT_SINCE]
+            return False
+        return True
 
 
 def is_pooled(connection: Connection) -> bool:
@@ -324,6 +334,12 @@ def _set_local(options: str) -> str:
 
 def _is_read_only(connection: "psycopg.Connection[Any]") -> bool:
     return connection.pgconn.parameter_status(b"default_transaction_read_only") == b"on"
+
+
+def _is_alive(connection: "psycopg.Connection[Any]", info: Mapping[Any, Any]) -> bool:
+    if connection.closed or _has_input(connection.fileno()):
+        return False
+    return not (info.get(_TOOK_WRITES) and _is_read_only(connection))
 
 
 def _has_input(descriptor: int) -> bool:

@@ -21,10 +21,10 @@ pytestmark = [
 
 
 def prepared_statements(app: Flask) -> int:
-    """How many the connection has that the next request will use."""
+    """How many the connections have that the next requests will use."""
     count = text("SELECT count(*) FROM pg_prepared_statements")
-    with app.app_context(), db.engine.connect() as connection:
-        return int(connection.scalar(count) or 0)
+    with app.app_context(), db.engine.connect() as of_pages, database.connection() as of_programs:
+        return sum(int(each.scalar(count) or 0) for each in (of_pages, of_programs))
 
 
 def test_what_is_prepared_outlives_a_page(app: Flask) -> None:

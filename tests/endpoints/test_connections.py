@@ -49,10 +49,9 @@ def held(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Iter
     with app.app_context():
         context.key_ring().reload()
         pool = db.engine.pool
-        is_sqlite = db.engine.dialect.name == "sqlite"
     held = Held()
-    if is_sqlite:  # these wait outside the pool
-        app.extensions["sso.connection"] = held.counted(app.extensions["sso.connection"])
+    # These wait outside the pool.
+    app.extensions["sso.connection"] = held.counted(app.extensions["sso.connection"])
     event.listen(pool, "checkout", held.out)
     event.listen(pool, "checkin", held.back)
     yield held
