@@ -62,6 +62,7 @@ DOCUMENTED = {
     *("cli", "finalize", "loader", "merge_slashes", "request_class", "session_interface"),  # Flask
     *("commands", "hidden", "length", "show_pos"),  # click
     *("args", "exc_text", "msg"),  # logging.LogRecord, in filters
+    *("_srcfile", "logMultiprocessing", "logThreads"),  # logging, in its HOWTO
     *("_value_",),  # enum
     *("default_port", "isolation_level"),  # http.client, sqlite3
     *("header_registry", "max_header_length"),  # joserfc

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from authlib.consts import default_json_headers
-from authlib.integrations.flask_oauth2 import current_token
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response, abort, current_app, g, jsonify, request
 from scim2_server.requests import ScimRequest
@@ -152,15 +151,14 @@ def _answer(name: str) -> Response:
     return response
 
 
-@require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
     """Userinfo endpoint: return the claims that the token allows."""
-    token = current_token
-    if token.dpop_jkt:
-        transaction.committed(require_oauth.use_proof)
-    claims = token.grant.claims
-    profile = token_claims.of_userinfo(token.user, token.client, token.scope, claims)
-    return Response(json.dumps(profile), headers=default_json_headers)
+    with require_oauth.acquire(list(scopes.USERINFO_SCOPES)) as token:
+        if token.dpop_jkt:
+            transaction.committed(require_oauth.use_proof)
+        claims = token.grant.claims
+        profile = token_claims.of_userinfo(token.user, token.client, token.scope, claims)
+        return Response(json.dumps(profile), headers=default_json_headers)
 
 
 _METADATA_AGE = timedelta(minutes=1)  # the claims of applications may have changed since
