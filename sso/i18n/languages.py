@@ -12,6 +12,8 @@ from babel.numbers import format_decimal
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
 from flask_babel import Babel, Domain, get_locale, get_translations, gettext
+from jinja2 import pass_eval_context
+from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -61,11 +63,28 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         language=language,
         direction=direction,
         languages_to_choose_from=to_choose_from,
+        gettext=_gettext,
+        _=_gettext,
     )
     app.jinja_env.filters.update(
         fault=fault, host=host, isolate=isolate, number=number, said=said, technical=technical
     )
     app.jinja_env.finalize = without_overrides
+
+
+@pass_eval_context
+def _gettext(context: EvalContext, text: str, /, **variables: Any) -> str:
+    """Do as Flask-Babel's, which looks up the language five times for each text: 6 % of a page."""
+    translation = _translation(get_locale(), text, context.autoescape, bool(variables))
+    return translation % variables if variables else translation
+
+
+@lru_cache(maxsize=2048)
+def _translation(_: Locale | None, text: str, is_html: bool, has_variables: bool) -> str:
+    translation = str(get_translations().ugettext(text))
+    if is_html:
+        translation = Markup(translation)  # noqa: S704 (our own text, as for Jinja)
+    return translation if has_variables else translation % {}
 
 
 def ask_for(ui_locales: str | None) -> None:
