@@ -38,13 +38,12 @@ def create_core(environ: Mapping[str, str] | None = None, instance: Path | None 
     from sso.config.settings import load_settings
     from sso.extensions import db
     from sso.observability import logs
-    from sso.web.flask_app import Application
+    from sso.process.flask_app import Application
 
     instance = instance or INSTANCE
     settings = load_settings(os.environ if environ is None else environ, instance)
-    app = Application(
-        "sso", instance_path=str(instance), static_folder=None
-    )  # see web.static_files
+    # Static files: see `web.static_files`.
+    app = Application("sso", instance_path=str(instance), static_folder=None)
     app.extensions["sso.settings"] = settings
     app.config.update(SECRET_KEY=settings.secret_key, SQLALCHEMY_TRACK_MODIFICATIONS=False)
     logs.configure(app)

@@ -1,1 +1,1 @@
-"""The process: admission control, stop signals, and requests that it sends."""
+"""The process: its application, admission control, stop signals, and requests that it sends."""
