@@ -11,6 +11,7 @@ from sso.flow import attributes
 from sso.i18n import N_
 from sso.i18n.message import Message
 
+_WHO = "Who may read and change it: person, helpdesk, administrator, scim."
 _TABLE = (
     Field(
         "name", Kind.TEXT, "The name of the attribute. It cannot be changed.", default="",
@@ -35,17 +36,17 @@ _TABLE = (
         form=Input(N_("Values to choose from, one on each line"), rows=3),
     ),
     Field(
-        "readers", Kind.CHOICES, "Who may read it, besides administrators: person, helpdesk.",
+        "readers", Kind.CHOICES, "Who may read it, besides administrators: person, helpdesk, scim.",
         default=[], choices=tuple(attributes.READERS), titles=attributes.READERS,
-        option=Option("reader", "Who may read it, besides administrators: person, helpdesk.",
+        option=Option("reader", "Who may read it, besides administrators: person, helpdesk, scim.",
                       metavar="WHO"),
         form=Input(N_("Who may read it, besides administrators")),
     ),
     Field(
-        "writers", Kind.CHOICES, "Who may read and change it: person, helpdesk, administrator.",
+        "writers", Kind.CHOICES, _WHO,
         default=[attributes.Party.ADMINISTRATOR],
         choices=tuple(attributes.WRITERS), titles=attributes.WRITERS,
-        option=Option("writer", "Who may read and change it: person, helpdesk, administrator.",
+        option=Option("writer", _WHO,
                       metavar="WHO"),
         form=Input(N_("Who may change it")),
     ),

@@ -31,11 +31,13 @@ class Party(StrEnum):
     PERSON = "person"
     HELPDESK = "helpdesk"
     ADMINISTRATOR = "administrator"
+    SCIM = "scim"
 
 
 READERS: Mapping[str, str] = {
     Party.PERSON: N_("The person"),
     Party.HELPDESK: N_("The helpdesk"),
+    Party.SCIM: N_("Programs that provision people (SCIM)"),
 }  # administrators read all
 WRITERS: Mapping[str, str] = {**READERS, Party.ADMINISTRATOR: N_("Administrators")}
 

@@ -1,6 +1,6 @@
 """The library's storage: reads and writes users and groups through the services."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -21,8 +21,9 @@ from scim2_server.storage import ScimStorage, SearchPage
 
 from sso.models import Group, User
 from sso.scim import filters, resources
+from sso.scim.extension import Schema
 from sso.scim.patches import MemberEdit
-from sso.services import accounts, api_tokens, group_editing, roles
+from sso.services import accounts, api_tokens, attributes, group_editing, roles
 from sso.services.api_tokens import Program
 from sso.store import groups as memberships
 from sso.store import named_groups
@@ -38,7 +39,8 @@ class Storage(ScimStorage):
     they cannot change between its checks and its writes.
     """
 
-    def __init__(self, program: Program, finish: Callable[[], None] | None) -> None:
+    def __init__(self, program: Program, finish: Callable[[], None] | None, schema: Schema) -> None:
+        self.schema = schema
         self.finish, self.is_writing = finish, finish is not None
         self.actor = api_tokens.actor_of(program, "scim")
         self.invites = api_tokens.allows(program, api_tokens.SCIM_INVITE)
@@ -49,6 +51,7 @@ class Storage(ScimStorage):
 
     @contextmanager
     def operation(self) -> Iterator[None]:
+        attributes.hold(self.is_writing and bool(self.schema.fields))  # before users are locked
         yield
         if self.finish:
             self.finish()
@@ -87,7 +90,7 @@ class Storage(ScimStorage):
             condition = filters.condition(User, filter_text)
             total, people = stored_users.users_where(condition, offset, limit)
             rows = {group.name: group for group in named_groups.of_names(_all_groups(people))}
-            return SearchPage(total, [resources.user_resource(user, rows) for user in people])
+            return SearchPage(total, [self._view(user, rows) for user in people])
         condition = filters.condition(Group, filter_text)
         total, listed = stored_users.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
@@ -106,7 +109,9 @@ class Storage(ScimStorage):
         if _is_user(resource_type):
             self._check_free(resource.user_name or "")
             return self._resource(
-                resources.create_user(self.actor, resource, is_invited=self.invites)
+                resources.create_user(
+                    self.actor, resource, is_invited=self.invites, edits_of=self.schema.edits_of
+                )
             )
         self._check_group(resource.display_name)
         members = resources.member_ids(resource.members or ())
@@ -131,7 +136,12 @@ class Storage(ScimStorage):
             self._check_free(resource.user_name or "", user.id)
             return self._resource(
                 resources.update_user(
-                    self.actor, user, self._before, resource, is_patch=self.is_patch
+                    self.actor,
+                    user,
+                    self._before,
+                    resource,
+                    is_patch=self.is_patch,
+                    edits_of=self.schema.edits_of,
                 )
             )
         group = self._group(resource_id, expected_version)
@@ -214,7 +224,11 @@ class Storage(ScimStorage):
 
     def _resource(self, user: User) -> Any:
         rows = {group.name: group for group in named_groups.of_names(user.groups)}
-        return resources.user_resource(user, rows)
+        return self._view(user, rows)
+
+    def _view(self, user: User, rows: Mapping[str, Group]) -> Any:
+        more = self.schema.document_of(user.attributes)
+        return resources.user_resource(user, rows, self.schema.user, more)
 
 
 def _is_user(resource_type: ResourceType) -> bool:

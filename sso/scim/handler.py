@@ -1,6 +1,7 @@
 """The handler of SCIM requests: the library's, with limits, adapted to Entra ID and Okta."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from scim2_models import (
@@ -11,6 +12,7 @@ from scim2_models import (
     Resource,
     ResourceType,
     ResponseParameters,
+    ScimProvider,
     SearchRequest,
     UniquenessException,
 )
@@ -24,11 +26,11 @@ from scim2_server.responses import ScimResponse
 from scim2_server.routing import Operation
 from scim2_server.service import ScimService
 
-from sso.scim import filters, patches, resources
+from sso.scim import extension, filters, patches, resources
 from sso.scim.backend import Storage
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
-from sso.services import roles
+from sso.services import attributes, roles
 from sso.services.api_tokens import Program
 from sso.services.checks import Invalid, Rule
 
@@ -85,6 +87,11 @@ class Service(ScimService):
 
 
 SERVICE = Service(PROVIDER)
+
+
+@lru_cache(maxsize=8)
+def _service(provider: ScimProvider) -> Service:
+    return SERVICE if provider is PROVIDER else Service(provider)
 
 
 class Handler(ScimHandler):
@@ -174,9 +181,10 @@ def answer(
     `finish`: commits a request that writes, before its answer is serialized, so that no lock is
     held meanwhile.
     """
-    storage = Storage(program, finish)
+    schema = extension.schema_of(attributes.definitions().values())
+    storage = Storage(program, finish, schema)
     try:
-        return Handler(SERVICE, storage).handle(request)
+        return Handler(_service(schema.provider), storage).handle(request)
     except roles.NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except Invalid as error:

@@ -1,7 +1,7 @@
 """Users and groups as SCIM resources, and their conversion to and from services."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
@@ -179,7 +179,8 @@ PROVIDER = ScimProvider(
 UserResource: Any = User[EnterpriseUser]
 
 
-_CORE = str(UserResource.__schema__)
+EditsOf = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_ENTERPRISE = str(EnterpriseUser.__schema__)
 # The claims of attributes; those of `name` are apart.
 _PATHS = {claim.scim: claim.name for claim in CLAIMS.values() if claim.scim}
 _NAME_CLAIMS = {path[5:]: name for path, name in _PATHS.items() if path.startswith("name.")}
@@ -196,6 +197,10 @@ MOST_VALUES = 20  # of an attribute such as emails
 _LONGEST_ID = 255
 
 
+def _no_edits(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}
+
+
 def meta(row: StoredUser | StoredGroup) -> dict[str, Any]:
     """Return the attribute `meta` (RFC 7643 §3.1)."""
     return {
@@ -206,8 +211,16 @@ def meta(row: StoredUser | StoredGroup) -> dict[str, Any]:
     }
 
 
-def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
-    """Return the resource of a user; `groups` are the rows of the user's groups."""
+def user_resource(
+    user: StoredUser,
+    groups: Mapping[str, StoredGroup],
+    model: Any = UserResource,
+    more: Mapping[str, Any] = {},
+) -> Any:
+    """Return the resource of a user; `groups` are the rows of the user's groups.
+
+    `model`: the class of the resource; `more`: what it has besides the schemas of this module.
+    """
     document = {"userName": user.user_name or user.email, **(user.scim_attributes or {})}
     claims = user.claims
     name = {**document.pop("name", {})}
@@ -220,10 +233,11 @@ def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
     phone = claims.get("phone_number")
     if phone and "phoneNumbers" not in document:
         document["phoneNumbers"] = [{"value": phone, "type": "work", "primary": True}]
-    return UserResource.model_validate(
+    return model.model_validate(
         {
             "active": user.disabled_at is None,
             **document,
+            **more,
             "id": str(user.id),
             "externalId": user.external_id,
             "meta": meta(user),
@@ -240,9 +254,15 @@ def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
     )  # fmt: skip
 
 
-def create_user(actor: Actor, resource: Any, *, is_invited: bool) -> StoredUser:
-    """Create a user from a resource. Raises `Invalid` and `InvalidValueException`."""
+def create_user(
+    actor: Actor, resource: Any, *, is_invited: bool, edits_of: EditsOf = _no_edits
+) -> StoredUser:
+    """Create a user from a resource. Raises `Invalid` and `InvalidValueException`.
+
+    `edits_of`: returns the values of attributes that a document has.
+    """
     document = resource.model_dump()
+    attributes = {name: value for name, value in edits_of(document).items() if value is not None}
     return accounts.create(
         actor,
         email=_email(document),
@@ -251,13 +271,20 @@ def create_user(actor: Actor, resource: Any, *, is_invited: bool) -> StoredUser:
         email_verified=True,  # by the directory that the client speaks for
         disabled=resource.active is False,
         claims={name: value for name, value in _claims(document).items() if value is not None},
+        attributes=attributes,
         is_invited=is_invited and resource.password is None and resource.active is not False,
         provisioned=_provisioned(document),
     )
 
 
 def update_user(
-    actor: Actor, user: StoredUser, before: Any, resource: Any, *, is_patch: bool
+    actor: Actor,
+    user: StoredUser,
+    before: Any,
+    resource: Any,
+    *,
+    is_patch: bool,
+    edits_of: EditsOf = _no_edits,
 ) -> StoredUser:
     """Update a user, who is locked, from a resource.
 
@@ -281,6 +308,11 @@ def update_user(
             name: value
             for name, value in _claims(document).items()
             if user.claims.get(name) != value
+        },
+        attributes={
+            name: value
+            for name, value in edits_of(document).items()
+            if user.attributes.get(name) != value
         },
         provisioned=_provisioned(document, hides_active=is_patch and resource.active is None),
     )
@@ -365,7 +397,7 @@ def _provisioned(document: Mapping[str, Any], *, hides_active: bool = False) -> 
     """Return the fields of `accounts.PROVISIONED`. Raises `InvalidValueException`."""
     attributes = {name: document[name] for name in _KEPT if name in document}
     attributes |= {name: document[name] for name in _LOOSE if _is_unfit(document, name)}
-    attributes |= {name: value for name, value in document.items() if ":" in name and name != _CORE}
+    attributes |= {name: document[name] for name in (_ENTERPRISE,) if name in document}
     if hides_active:
         attributes["active"] = None
     user_name, external_id = document["userName"].strip(), document.get("externalId")

@@ -198,6 +198,8 @@ def of_texts(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def party_of(actor: Actor) -> Party | None:
     """Return in which role an operator changes values; `None` at the command line."""
+    if actor.token or actor.service:
+        return Party.SCIM
     if actor.is_helpdesk:
         return Party.HELPDESK
     return Party.ADMINISTRATOR if actor.user_id else None

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sso.extensions import db
 from sso.models import ApiToken
 from sso.scim import backend, handler, resources
+from sso.scim.extension import schema_of
 from tests.scim.conftest import Provisioner, make_token
 from tests.support.explaining import Explain
 from tests.support.factories import make_user
@@ -45,7 +46,7 @@ def test_another_version_is_not_changed(
     (resource_type,) = (one for one in resources.PROVIDER.resource_types if one.name == kind)
     with app.app_context():
         token = db.session.scalars(select(ApiToken)).one()
-        stored = backend.Storage(token, lambda: None)
+        stored = backend.Storage(token, lambda: None, schema_of(()))
         with pytest.raises(PreconditionFailedException):
             stored.delete(resource_type, made["id"], expected_version=version)
         current = stored.get(resource_type, made["id"])
