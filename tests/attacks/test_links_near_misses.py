@@ -3,9 +3,10 @@
 import pytest
 from flask import Flask
 
+from sso import audit
 from sso.extensions import db
 from sso.models import User
-from sso.services import mail_links
+from sso.services import credentials, mail_links
 from sso.services.mail_links import make
 from sso.store import users
 from tests.conftest import Clock
@@ -143,6 +144,26 @@ def test_one_persons_link_leaves_anothers(app: Flask, clock: Clock, user: User) 
     browser.submit(new_password=NEW)
     assert Browser(app).open(f"{ORIGIN}{BASE}/new-password?token={theirs}").status == 200
     assert Browser(app).sign_in("erin@example.com", PASSWORD).path.endswith("/account")
+
+
+ENDED = (mail_links.CHANGE_EMAIL, mail_links.ENROLMENT, mail_links.LINK_USED)
+
+
+@pytest.mark.parametrize("purpose", [*ENDED, mail_links.RESET, mail_links.VERIFY])
+def test_what_a_reset_of_the_factors_ends(app: Flask, user: User, purpose: str) -> None:
+    """Each would lead to a first factor, or to a mailbox for its code. Of others, nothing ends."""
+    people = user, make_user(app, "erin@example.com", name="Erin")
+    with app.app_context():
+        owners = [users.find(one.id) for one in people]
+        lives, links = mail_links.LIFETIME, []
+        for owner in owners:
+            assert owner
+            links.append(mail_links.make_secret(purpose, owner.email, owner, lives)[1])
+        assert owners[0]
+        credentials.reset_factors(audit.SYSTEM, owners[0])
+        db.session.commit()
+        live = [mail_links.find(secret, purpose) is not None for secret in links]
+        assert live == [purpose not in ENDED, True]
 
 
 @pytest.mark.parametrize("secret", ["", "x", "sso_ml_", "sso_ml_" + "x" * 5000, "\x00", "%00", "é"])
