@@ -129,6 +129,8 @@ def test_a_known_address_is_told_by_mail_alone(app: Flask, user: User, mailbox: 
         ("a@EXAMPLE.org", True),
         ("a@sub.example.com", False),
         ("a@notexample.com", False),
+        ("a@ample.com", False),
+        ("a@example.co", False),
         ("a@example.com.evil.example", False),
     ],
 )

@@ -218,6 +218,32 @@ def test_a_passive_request_shows_no_page(app: Flask, clock: Clock) -> None:
     assert wiki.read(wiki.start(browser, authn_request(IsPassive="true"))).status == "Success"
 
 
+def test_a_passive_request_that_is_forced_shows_no_page_either(app: Flask, clock: Clock) -> None:
+    """It wants a new sign-in, which nobody can give unseen (Core §3.4.1)."""
+    make_user(app)
+    wiki, browser = make_service_provider(app, first_party=True), Browser(app)
+    wiki.sign_on(browser)
+    both = authn_request(IsPassive="true", ForceAuthn="true")
+    assert wiki.read(wiki.start(Browser(app), both)).status == "NoPassive"
+
+
+@pytest.mark.parametrize(
+    ("index", "is_taken"), [(None, True), ("0", True), ("1", False), ("x", False), ("-1", False)]
+)
+def test_the_index_of_a_consumer_service(
+    app: Flask, clock: Clock, index: str | None, is_taken: bool
+) -> None:
+    """What metadata numbered otherwise is not known here: the URL has to be sent."""
+    make_user(app)
+    urls = ["https://wiki.example/saml/acs", "https://wiki.example/saml/second"]
+    wiki = make_service_provider(app, first_party=True, saml_acs_urls=urls)
+    more = {"AssertionConsumerServiceIndex": index or "", "AssertionConsumerServiceURL": ""}
+    page = wiki.start(Browser(app), authn_request(**more))
+    assert ("password" in page.fields) is is_taken
+    if not is_taken:
+        assert "AssertionConsumerServiceIndex" in page.html
+
+
 def test_a_forced_request_asks_for_the_password_once(app: Flask, clock: Clock) -> None:
     make_user(app)
     wiki, browser = make_service_provider(app, first_party=True), Browser(app)

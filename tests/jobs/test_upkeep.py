@@ -13,15 +13,19 @@ from sso.jobs import upkeep
 from sso.models import (
     AuthorizationCode,
     BrowserSession,
+    Client,
     Grant,
     KeyState,
     LogoutDelivery,
     Mail,
     MailToken,
+    PushedRequest,
     SigningKey,
     Token,
     User,
 )
+from sso.models.clients import DOCUMENT, OPEN
+from sso.store import redemption
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client
@@ -197,6 +201,52 @@ def test_what_is_still_to_be_delivered_stays(
     clock.move(days=6)
     purge(app)
     assert [count(app, table) for table in (LogoutDelivery, Mail)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("late", "stays"), [(-1, True), (0, True), (59, True), (60, True), (61, False)]
+)
+def test_a_pushed_request_stays_while_its_page_is_open(
+    app: Flask, clock: Clock, client: RelyingParty, late: int, stays: bool
+) -> None:
+    """Until the page could not be answered any more, by the clock of any node."""
+    clock.stand_still()
+    with app.app_context():
+        now, on = sso_clock.now(), db.session.connection()
+        redemption.add_pushed(on, "sha256:1", client.client_id, "{}", now)
+        redemption.let_pushed_wait(on, "sha256:1", now)
+        db.session.commit()
+    clock.move(hours=1, seconds=late)
+    purge(app)
+    assert count(app, PushedRequest) == stays
+
+
+@pytest.mark.parametrize("registration", [DOCUMENT, OPEN])
+def test_only_agents_that_nobody_uses_go(
+    app: Flask, clock: Clock, browser: Browser, user: User, registration: str
+) -> None:
+    """What an operator registered stays for ever; and so does what one disabled."""
+    clock.stand_still()
+    used = make_client(app, name="used")
+    agents = [used.client_id, *(make_client(app, name=name).client_id for name in ("off", "idle"))]
+    for name in ("application", "disabled application"):
+        make_client(app, name=name, disabled=name.startswith("disabled"))
+    used.exchange(browser.approve(used).code)
+    with app.app_context():
+        is_agent = Client.client_id.in_(agents)
+        db.session.execute(update(Client).where(is_agent).values(registration=registration))
+        is_off = Client.client_id == agents[1]
+        db.session.execute(update(Client).where(is_off).values(disabled_at=sso_clock.now()))
+        db.session.commit()
+    began = clock.time
+    nobody: set[str] = set()
+    for late, gone in ((0, nobody), (1, {"idle"})):
+        clock.time = began + timedelta(days=30, seconds=late)
+        purge(app)
+        with app.app_context():
+            names = {client.name for client in db.session.scalars(select(Client))}
+        every = {"used", "off", "idle", "application", "disabled application"}
+        assert every - names == gone
 
 
 def test_a_retired_key_is_kept_to_be_looked_up(app: Flask, clock: Clock) -> None:

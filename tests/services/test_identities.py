@@ -8,19 +8,28 @@ from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit, clock
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
-from sso.models import Identity, Passkey, TotpSecret, User
+from sso.models import (
+    BrowserSession,
+    Identity,
+    Passkey,
+    TotpSecret,
+    UpstreamSession,
+    User,
+)
 from sso.services import accounts, checks, identities
 from sso.services.identities import LinkRefused, ProveAccount, Refused, Resolution, SignIn
 from sso.store import identities as stored
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
-from tests.support.factories import make_user
+from tests.support.actors import Browser
+from tests.support.factories import make_client, make_user
 from tests.support.upstreams import provider
 
 CORP, OTHER = provider(sign_up=True), provider("other")
@@ -213,6 +222,57 @@ def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
         after = users.find(user.id)
         assert after
         assert (after.disabled_at is not None) == bool(by_operator)
+
+
+@pytest.mark.parametrize(
+    ("subject", "sid", "ended"),
+    [
+        (None, "s1", ["s1"]),
+        ("1", "s1", [None, "s1"]),  # the provider names the person: it may be any of theirs
+        ("1", None, [None, "s1", "s2"]),
+        (None, "s3", []),
+        ("2", "s1", []),
+        ("2", None, []),
+    ],
+)
+def test_which_sessions_a_provider_ends(
+    app: Flask, user: User, subject: str | None, sid: str | None, ended: list[str | None]
+) -> None:
+    sids: list[str | None] = [None, "s1", "s2"]
+    for _ in sids:
+        Browser(app).sign_in()
+    assert isinstance(resolve(app), SignIn)
+    with app.app_context():
+        (identity,) = stored.of_user(user.id)
+        sessions = dict(zip(db.session.scalars(select(BrowserSession.id)), sids, strict=True))
+        for session_id, name in sessions.items():
+            sign_in = UpstreamSession(identity_id=identity.id, sid=name, amr="fed")
+            stored.add_session(sign_in)
+            assert stored.bind(sign_in, session_id)
+        count = identities.end_sessions(audit.SYSTEM, CORP.issuer, subject, sid)
+        over = select(BrowserSession.id).where(BrowserSession.ended_at.is_not(None))
+        names = [sessions[session_id] for session_id in db.session.scalars(over)]
+        assert sorted(names, key=str) == sorted(ended, key=str)
+        assert count == len(ended)
+
+
+def test_what_the_directory_ended_does_not_come_back(
+    app: Flask, user: User, browser: Browser
+) -> None:
+    """Not even what outlives sessions, once the person is let in again."""
+    scope = "openid offline_access"
+    client = make_client(app, scope=scope)
+    tokens = client.exchange(browser.approve(client, scope=scope).code).get_json()
+    assert isinstance(resolve(app), SignIn)
+    with app.app_context():
+        identities.disable_user(audit.SYSTEM, CORP, stored.of_user(user.id)[0], "expired")
+        db.session.commit()
+        identities.enable_user(audit.USER, CORP, DANA)
+        db.session.commit()
+        after = users.find(user.id)
+        assert after
+        assert after.disabled_at is None
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
 
 
 def test_an_address_that_is_not_verified_there_proves_nothing(app: Flask, user: User) -> None:
