@@ -139,6 +139,7 @@ _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
 _APIS = "tests/applications/test_apis.py runs it"
 _PROXIED = "tests/applications/test_assertions.py runs it"
+_ATTRIBUTES = "tests/cli/test_attributes.py and tests/endpoints/test_own_claims.py run its options"
 _NAMED = "tests/applications/test_remote_user.py runs it"
 _EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
@@ -208,6 +209,13 @@ NOT_RUN = {
     "-R /srv/notes.fossil": _NAMED,
     '"""notes.py: a Mercurial repository for the people that its hgrc lists."""': _NAMED,
     "[web]": _NAMED,
+    '.venv/bin/flask attribute define cost_center --type string --title "Cost center"':
+        _ATTRIBUTES,
+    ".venv/bin/flask user update dana@example.com --set-attribute cost_center=4711 "
+    "--set-attribute plan=gold": _ATTRIBUTES,
+    ".venv/bin/flask client update Wiki --add-claim department=attribute:department": _ATTRIBUTES,
+    ".venv/bin/flask client update Wiki "
+    "--add-claim department@id_token,userinfo=attribute:department": _ATTRIBUTES,
     "[auth.jwt]": "Grafana is not in the registries that the tests install from",
     '{"sub": "5ec2b0ba-…", "client_id": "maps-backend", '
     '"act": {"sub": "maps-backend", "act": {"sub": "docs-backend"}}}': _EXCHANGE,
