@@ -119,9 +119,26 @@ def every_api_token() -> Sequence[ApiToken]:
     return db.session.scalars(select(ApiToken).order_by(ApiToken.created_at, ApiToken.id)).all()
 
 
-def selected_api_tokens() -> Select[ApiToken]:
-    """Select all tokens, to be ordered by `NEWEST_API_TOKENS`."""
-    return select(ApiToken)
+def selected_api_tokens(text: str = "", state: str = "") -> Select[ApiToken]:
+    """Select the tokens with this text in their names and of this state, to be ordered by
+    `NEWEST_API_TOKENS`; "" selects any.
+    """
+    statement, is_over = select(ApiToken), ApiToken.expires_at <= clock.now()
+    if text:
+        statement = statement.where(ApiToken.name.icontains(text, autoescape=True))
+    match state:
+        case "revoked":
+            return statement.where(ApiToken.revoked_at.is_not(None))
+        case "expired":
+            return statement.where(ApiToken.revoked_at.is_(None), is_over)
+        case "valid":
+            return statement.where(ApiToken.revoked_at.is_(None), ~is_over)
+    return statement
+
+
+def api_tokens_with(token_ids: Collection[UUID]) -> Sequence[ApiToken]:
+    """Return the tokens with these ids."""
+    return db.session.scalars(select(ApiToken).where(ApiToken.id.in_(token_ids))).all()
 
 
 def find_api_token(token_id: UUID) -> ApiToken | None:

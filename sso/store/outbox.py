@@ -3,7 +3,7 @@
 `Outbox.claim` decides which worker tries an entry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -173,6 +173,11 @@ def newest_to(email: str, limit: int) -> Sequence[Mail]:
 
 def has_failed_mails() -> bool:
     return db.session.scalar(unsent_mails("", is_given_up()).limit(1)) is not None
+
+
+def find_all_unsent(mail_ids: Collection[UUID]) -> Sequence[Mail]:
+    """Return the mails with these ids that wait or have failed."""
+    return db.session.scalars(unsent_mails("", Mail.id.in_(mail_ids))).all()
 
 
 def find_unsent(mail_id: UUID) -> Mail | None:

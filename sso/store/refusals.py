@@ -33,6 +33,7 @@ from sso.flow import scopes
 from sso.flow.refusals import Reason, because
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Client, Grant, Refusal, User
+from sso.store.lists import Order
 
 KEPT = 100  # rows of a bucket
 _EXTENSION = "sso.refusals"
@@ -90,6 +91,15 @@ def find(request_id: str, *, by_beginning: bool = False, limit: int) -> Sequence
     begins = column.istartswith(request_id, autoescape=True)
     statement = select(Refusal).where(begins if by_beginning else column == request_id)
     return db.session.scalars(statement.order_by(Refusal.at, Refusal.id).limit(limit)).all()
+
+
+NEWEST_FIRST = Order((Refusal.at, Refusal.id), is_descending=True)
+
+
+def of(client_id: str | None) -> Select[Refusal]:
+    """Select the refusals of a client, or all, to be ordered by `NEWEST_FIRST`."""
+    statement = select(Refusal)
+    return statement if client_id is None else statement.where(Refusal.client_id == client_id)
 
 
 def newest(*, client_id: str | None, limit: int) -> Sequence[Refusal]:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 
 from sso import clock
 from sso.database import dialects
@@ -138,9 +138,21 @@ def newest_deliveries(webhook_id: UUID, limit: int) -> Sequence[WebhookDelivery]
     ).all()
 
 
-def deliveries_of(webhook_id: UUID) -> Select[WebhookDelivery]:
-    """Select the deliveries of a webhook."""
-    return select(WebhookDelivery).where(WebhookDelivery.webhook_id == webhook_id)
+def deliveries_of(webhook_id: UUID, *conditions: ColumnElement[bool]) -> Select[WebhookDelivery]:
+    """Select the deliveries of a webhook, to be ordered by `NEWEST_DELIVERIES`."""
+    return select(WebhookDelivery).where(WebhookDelivery.webhook_id == webhook_id, *conditions)
+
+
+def is_delivered() -> ColumnElement[bool]:
+    return WebhookDelivery.delivered_at.is_not(None)
+
+
+def is_waiting() -> ColumnElement[bool]:
+    return WebhookDelivery.delivered_at.is_(None) & WebhookDelivery.next_attempt_at.is_not(None)
+
+
+def is_given_up() -> ColumnElement[bool]:
+    return WebhookDelivery.delivered_at.is_(None) & WebhookDelivery.next_attempt_at.is_(None)
 
 
 def find_delivery(delivery_id: UUID) -> WebhookDelivery | None:

@@ -1,7 +1,7 @@
 """Shared by admin pages: rendering, refused forms, and the objects in URLs."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -185,6 +185,17 @@ def searched(name: str = "q") -> str:
     """Return the search text of a list, cleaned."""
     text = request.args.get(name, "").strip()[:LONGEST]
     return "".join(char for char in text if char.isprintable() and not "\ud800" <= char <= "\udfff")
+
+
+def choice(name: str, choices: Container[str]) -> str:
+    """Return the filter of this name in the URL, or "" unless it is one of the choices."""
+    value = request.args.get(name, "")
+    return value if value in choices else ""
+
+
+def chosen(**filters: str) -> dict[str, str]:
+    """Return the filters that are set, as parameters of the URL."""
+    return {name: value for name, value in filters.items() if value}
 
 
 def cursor(order: Order, name: str = "page") -> str | None:

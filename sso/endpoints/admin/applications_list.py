@@ -4,23 +4,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import request
-from flask_babel import format_decimal, gettext
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.config.client_fields import AUTHORIZATION_CODE, DEVICE_CODE
-from sso.endpoints.admin import access, admin_page, exports
-from sso.endpoints.admin.admin_page import Refusal, Total
+from sso.endpoints.admin import admin_page, exports
+from sso.endpoints.admin.admin_page import Total
 from sso.endpoints.admin.applications import APPLICATION
 from sso.endpoints.admin.forms import SelectionForm
+from sso.endpoints.admin.several import Several
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.services import agent_identity
-from sso.services.checks import Invalid
 from sso.services.clients import lock_all
 from sso.store import clients
-from sso.store.lists import PAGE
 
 _AGENT = "agent"
 KINDS = {
@@ -36,9 +34,7 @@ _ENABLED, _DISABLED = "enabled", "disabled"
 STATES = {_ENABLED: N_("enabled"), _DISABLED: N_("disabled")}
 _NAME = "name"
 SORTS = {"": N_("Newest first"), _NAME: N_("Name")}
-TASKS = ("disable", "enable")
 _EXPORTED = ("client_id", "name", "kind", "state", "groups", "redirect_uris", "created")
-_NONE = Message("Choose at least one application.")
 
 
 def kind_of(client: Client) -> str:
@@ -59,6 +55,24 @@ def _by_label(client: Client) -> tuple[str, str]:
     return agent_identity.label_of(client).casefold(), client.client_id
 
 
+_SEVERAL = Several(
+    resource=APPLICATION,
+    tasks=("disable", "enable"),
+    name="application",
+    find=lambda ids: clients.with_ids(
+        text for text in ids if text.isascii() and text.isprintable()
+    ),
+    line=lambda client: (
+        client.client_id,
+        agent_identity.label_of(client),
+        f"{gettext(KINDS[kind_of(client)])} · {client.client_id}",
+    ),
+    none=Message("Choose at least one application."),
+    count=N_("Applications that this applies to: %(count)s"),
+    lock=lock_all,
+)
+
+
 @dataclass(frozen=True)
 class Filters:
     """What the URL asks for."""
@@ -71,23 +85,20 @@ class Filters:
 
     @classmethod
     def of_request(cls) -> "Filters":
-        kind, state, sort = (request.args.get(name, "") for name in ("kind", "state", "sort"))
         return cls(
             admin_page.searched(),
-            kind if kind in KINDS else "",
-            state if state in STATES else "",
+            admin_page.choice("kind", KINDS),
+            admin_page.choice("state", STATES),
             admin_page.searched("group"),
-            sort if sort in SORTS else "",
+            admin_page.choice("sort", SORTS),
         )
 
     @property
     def query(self) -> dict[str, str]:
         """Return the parameters of the URL."""
-        values = {
-            "q": self.text, "kind": self.kind, "state": self.state, "group": self.group,
-            "sort": self.sort,
-        }  # fmt: skip
-        return {name: value for name, value in values.items() if value}
+        return admin_page.chosen(
+            q=self.text, kind=self.kind, state=self.state, group=self.group, sort=self.sort
+        )
 
     @property
     def is_by_columns(self) -> bool:
@@ -130,10 +141,9 @@ class Filters:
 
 def applications() -> Response:
     """List all clients, or those that the filters select; a POST acts on several of them."""
-    form = SelectionForm()
-    filters = Filters.of_request()
-    if form.do.data in TASKS:
-        return _act_on_several(form, form.do.data, filters)
+    form, filters = SelectionForm(), Filters.of_request()
+    if response := _SEVERAL.act(form, filters.query):
+        return response
     rows, pages, total = filters.page()
     return APPLICATION.render(
         "admin/applications.html",
@@ -147,7 +157,7 @@ def applications() -> Response:
         states=STATES,
         sorts=SORTS,
         form=form,
-        tasks={name: APPLICATION.actions[name].label for name in TASKS},
+        tasks=_SEVERAL.labels,
         export_url=admin_page.url("applications_export", **filters.query),
     )
 
@@ -165,49 +175,3 @@ def _lines(rows: Iterator[Client]) -> Iterator[Sequence[object]]:
             "\n".join(client.client_metadata.get("redirect_uris", ())),
             exports.moment(client.created_at),
         )  # fmt: skip
-
-
-def _act_on_several(form: SelectionForm, task: str, filters: Filters) -> Response:
-    """Ask before an action on several applications, then carry it out on all or on none."""
-    action, chosen = APPLICATION.actions[task], _chosen(form)
-    with Refusal() as refusal:
-        if not chosen:
-            raise Invalid([_NONE])
-        if form.validate_on_submit() and form.is_confirmed.data:
-            lock_all(client.client_id for client in chosen)
-            for client in chosen:
-                if action.applies(client):
-                    action.run(access.staff().actor, client)
-            return admin_page.done("applications", "several", **filters.query)
-    if refusal.is_refused:
-        chosen = _chosen(form)
-    return admin_page.form_page(
-        "admin/selected.html",
-        "applications",
-        form,
-        refusal,
-        task=action.label,
-        name="application",
-        count=gettext(
-            "Applications that this applies to: %(count)s",
-            count=format_decimal(sum(map(action.applies, chosen))),
-        ),
-        rows=[
-            (
-                client.client_id,
-                agent_identity.label_of(client),
-                f"{gettext(KINDS[kind_of(client)])} · {client.client_id}",
-                action.applies(client),
-            )
-            for client in chosen
-        ],
-        ends=action.ends,
-        is_danger=action.is_danger,
-    )
-
-
-def _chosen(form: SelectionForm) -> list[Client]:
-    """Return the clients that the form names, at most a page of them, by name."""
-    ids = (form.application.data or ())[:PAGE]
-    rows = clients.with_ids(text for text in ids if text.isascii() and text.isprintable())
-    return sorted(rows, key=_by_label)

@@ -65,11 +65,12 @@ class ConfirmForm(PageForm):
 
 
 class SelectionForm(PageForm):
-    """An action on several people or applications, given by their ids."""
+    """An action on several entries of a list, given by their ids."""
 
     do = HiddenField()
     person = SelectMultipleField(validate_choice=False)
     application = SelectMultipleField(validate_choice=False)
+    item = SelectMultipleField(validate_choice=False)
     group = StringField(lazy_gettext("Group"), [Length(max=200, message=TOO_LONG)])
     is_confirmed = HiddenField()
 

@@ -1,16 +1,19 @@
 """Pages of signing keys (list, rotate, retire) and API tokens (list, create, revoke)."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from flask import abort
 from flask_babel import gettext
+from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
 from sso import context
-from sso.endpoints.admin import access, admin_page
+from sso.endpoints.admin import access, admin_page, exports, several
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import ApiTokenForm
+from sso.endpoints.admin.forms import ApiTokenForm, SelectionForm
+from sso.endpoints.admin.several import Several
 from sso.i18n import N_
 from sso.models import ApiToken, KeyState, SigningKey
 from sso.services import api_tokens, signing_keys
@@ -94,17 +97,57 @@ API_TOKEN: Resource[ApiToken] = Resource(
             is_danger=True,
         )
     },
+    results={several.DONE: several.SAVED},
 )
 TOKEN_STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("revoked")}
+_SEVERAL = Several(
+    resource=API_TOKEN,
+    tasks=("revoke",),
+    find=lambda ids: stored_keys.api_tokens_with(several.uuids(ids)),
+    line=lambda token: (str(token.id), token.name, token.scope),
+)
+_EXPORTED = ("id", "name", "owner_id", "state", "scopes", "created", "expires", "last_used")
+
+
+def _filters() -> dict[str, str]:
+    """Return the filters in the URL."""
+    state = admin_page.choice("state", TOKEN_STATES)
+    return admin_page.chosen(q=admin_page.searched(), state=state)
+
+
+def _statement(filters: Mapping[str, str]) -> Select[ApiToken]:
+    return stored_keys.selected_api_tokens(filters.get("q", ""), filters.get("state", ""))
+
+
+def export_tokens() -> Response:
+    """Export the API tokens that the filters select, as CSV; never their secrets."""
+    rows = exports.rows(stored_keys.NEWEST_API_TOKENS, _statement(_filters()))
+    return exports.send_table("API tokens", _EXPORTED, map(_line, rows))
+
+
+def _line(token: ApiToken) -> Sequence[object]:
+    used = exports.moment(token.last_used_at) if token.last_used_at else ""
+    return (
+        token.id, token.name, token.owner_id, token.state, token.scope,
+        exports.moment(token.created_at), exports.moment(token.expires_at), used,
+    )  # fmt: skip
 
 
 def tokens() -> Response:
-    """List all API tokens, newest first."""
-    order = stored_keys.NEWEST_API_TOKENS
-    listed = order.page(stored_keys.selected_api_tokens(), admin_page.cursor(order))
+    """List API tokens, newest first; a POST revokes several of them."""
+    form, filters = SelectionForm(), _filters()
+    if response := _SEVERAL.act(form, filters):
+        return response
+    order, statement = stored_keys.NEWEST_API_TOKENS, _statement(filters)
+    listed = order.page(statement, admin_page.cursor(order))
     return API_TOKEN.render(
         "admin/tokens.html",
         tokens=listed.rows,
+        total=admin_page.total(order, statement),
+        filters=filters,
+        form=form,
+        tasks=_SEVERAL.labels,
+        export_url=admin_page.url("tokens_export", **filters),
         owners=users.emails(str(token.owner_id) for token in listed.rows if token.owner_id),
         pages=admin_page.neighbours(listed),
         states=TOKEN_STATES,

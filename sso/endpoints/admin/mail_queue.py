@@ -3,19 +3,21 @@
 Neither the text nor the link of a mail is shown: both are made when it is sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from flask import abort, request
+from flask import abort
 from flask_babel import gettext
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
 from sso import context
 from sso.config import email_addresses
 from sso.config.mail_texts import TEXTS
-from sso.endpoints.admin import admin_page
+from sso.endpoints.admin import admin_page, exports, several
 from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.forms import SelectionForm
+from sso.endpoints.admin.several import Several
 from sso.i18n import N_
 from sso.models import Mail
 from sso.services import mail_queue
@@ -77,15 +79,50 @@ FAILED = Resource[None](
             run=lambda actor, _: mail_queue.resend_failed(actor),
         )
     },
-    results=MAIL.done_texts,
+    results={**MAIL.done_texts, several.DONE: several.SAVED},
 )
+_SEVERAL = Several(
+    resource=MAIL,
+    tasks=("resend", "delete"),
+    find=lambda ids: outbox.find_all_unsent(several.uuids(ids)),
+    line=lambda mail: (str(mail.id), mail.address, subject_of(mail.kind)),
+)
+_EXPORTED = ("to", "kind", "state", "attempts", "last_fault", "created", "next_attempt")
+
+
+def _filters() -> dict[str, str]:
+    """Return the filters in the URL."""
+    return admin_page.chosen(
+        q=_email(admin_page.searched()), state=admin_page.choice("state", STATES)
+    )
+
+
+def _statement(filters: Mapping[str, str]) -> Select[Mail]:
+    state = filters.get("state")
+    conditions = [STATES[state][1]()] if state else []
+    return outbox.unsent_mails(filters.get("q", ""), *conditions)
+
+
+def export() -> Response:
+    """Export the mails that the filters select, as CSV; neither texts nor links."""
+    mails = exports.rows(outbox.NEWEST_MAILS, _statement(_filters()))
+    return exports.send_table("emails", _EXPORTED, map(_line, mails))
+
+
+def _line(mail: Mail) -> Sequence[object]:
+    again = exports.moment(mail.next_attempt_at) if mail.next_attempt_at else ""
+    return (
+        mail.address, mail.kind, state_of(mail)[0], mail.attempts, mail.last_fault,
+        exports.moment(mail.created_at), again,
+    )  # fmt: skip
 
 
 def emails() -> Response:
-    """List the mails that wait or have failed, newest first."""
-    state, email = request.args.get("state", ""), _email(admin_page.searched())
-    conditions = [STATES[state][1]()] if state in STATES else []
-    order, statement = outbox.NEWEST_MAILS, outbox.unsent_mails(email, *conditions)
+    """List the mails that wait or have failed, newest first; a POST acts on several of them."""
+    form, filters = SelectionForm(), _filters()
+    if response := _SEVERAL.act(form, filters):
+        return response
+    order, statement = outbox.NEWEST_MAILS, _statement(filters)
     listed = order.page(statement, admin_page.cursor(order))
     return FAILED.render(
         "admin/emails.html",
@@ -93,9 +130,11 @@ def emails() -> Response:
         people=users.emails(str(mail.user_id) for mail in listed.rows if mail.user_id),
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
-        text=email,
-        state=state,
-        states=[(name, title) for name, (title, _) in STATES.items()],
+        filters=filters,
+        form=form,
+        tasks=_SEVERAL.labels,
+        export_url=admin_page.url("emails_export", **filters),
+        states={name: title for name, (title, _) in STATES.items()},
         may_resend=outbox.MAILS.can_be_hurried,
         has_failed=outbox.has_failed_mails(),
         has_server=context.settings().smtp_url is not None,

@@ -225,6 +225,7 @@ def _act_on_several(form: SelectionForm, title: str) -> Response:
         ends=_ends(task, action),
         is_danger=task in (REMOVE, "disable", "sign-out"),
         needs_group=action is None,
+        back=admin_page.url("people", **_query()),
         suggested=named_groups.first(MOST_SUGGESTED),
     )
 

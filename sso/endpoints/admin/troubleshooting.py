@@ -8,7 +8,7 @@ from flask import abort, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.endpoints.admin import admin_page
+from sso.endpoints.admin import admin_page, exports
 from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
@@ -20,7 +20,6 @@ from sso.services import preview as previews
 from sso.services.preview import Stop
 from sso.store import clients, refusals, users
 
-_SHOWN = 50
 STOPS = {
     Stop.CLIENT_DISABLED: N_("The application is disabled."),
     Stop.USER_DISABLED: N_("This person's account is disabled."),
@@ -50,23 +49,48 @@ def newest(client_id: str | None, limit: int) -> list[Explained]:
 
 
 def refused() -> Response:
-    """List the latest refusals, or those with an error ID, which may be mistyped."""
+    """List the refusals, newest first, or those with an error ID, which may be mistyped."""
     text, client_id = admin_page.searched(), request.args.get("client")
     client = clients.find(client_id) if client_id else None
     if client_id and client is None:
         abort(404)
+    order, statement = refusals.NEWEST_FIRST, refusals.of(client_id)
+    pages: dict[str, Any] = {}
     if text:
-        explained = [explain(refusal) for refusal in explaining.find_refusals(text)]
+        rows = explaining.find_refusals(text)
     else:
-        explained = newest(client and client.client_id, _SHOWN)
+        listed = order.page(statement, admin_page.cursor(order))
+        rows, pages = listed.rows, admin_page.neighbours(listed)
+    explained = [explain(refusal) for refusal in rows]
     return admin_page.render(
         "admin/refusals.html",
         "refusals",
         found=explained,
+        pages=pages,
+        total=None if text else admin_page.total(order, statement),
+        export_url=admin_page.url("refusals_export", **admin_page.chosen(client=client_id or "")),
         text=text,
         client=client,
         is_whole=bool(text) and len(explained) == 1,
     )
+
+
+_EXPORTED = ("id", "time", "code", "endpoint", "client_id", "user_id")
+
+
+def export_refusals() -> Response:
+    """Export the refusals of a client, or all, as CSV."""
+    client_id = request.args.get("client") or None
+    rows = exports.rows(refusals.NEWEST_FIRST, refusals.of(client_id))
+    return exports.send_table(
+        "refusals",
+        _EXPORTED,
+        (
+            (row.request_id, exports.moment(row.at), row.name, row.endpoint, row.client_id,
+             row.user_id)
+            for row in rows
+        ),
+    )  # fmt: skip
 
 
 def preview() -> Response:

@@ -1,19 +1,22 @@
 """Pages of webhooks: list, show with deliveries, create, edit, test, and actions on them."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flask import abort
+from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
 from sso.audit import Actor, event_names
 from sso.audit.event_families import FAMILIES
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.checkup.components import webhook_fault
-from sso.endpoints.admin import access, admin_page
+from sso.endpoints.admin import access, admin_page, exports, several
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import ConfirmForm, WebhookForm
+from sso.endpoints.admin.forms import ConfirmForm, SelectionForm, WebhookForm
+from sso.endpoints.admin.several import Several
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Webhook, WebhookDelivery
@@ -65,6 +68,7 @@ WEBHOOK = Resource[Webhook](
     results={
         "edited": N_("The changes were saved."),
         "retry": N_("The delivery is tried again now."),
+        several.DONE: several.SAVED,
     },
 )
 DELIVERY = Resource[WebhookDelivery](
@@ -83,6 +87,50 @@ DELIVERY = Resource[WebhookDelivery](
         )
     },
 )
+
+
+_WAITING, _DELIVERED, _FAILED = "waiting", "delivered", "failed"
+STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
+    _WAITING: (N_("waiting"), stored.is_waiting),
+    _DELIVERED: (N_("delivered"), stored.is_delivered),
+    _FAILED: (N_("given up"), stored.is_given_up),
+}
+_SEVERAL = Several(
+    resource=DELIVERY,
+    tasks=("retry",),
+    find=lambda ids: db.session.scalars(
+        stored.deliveries_of(admin_page.uuid(), WebhookDelivery.id.in_(several.uuids(ids)))
+    ),
+    line=lambda delivery: (
+        str(delivery.id), event_names.name(delivery.event), exports.moment(delivery.created_at),
+    ),
+    page="webhook",
+)  # fmt: skip
+_EXPORTED = ("id", "event", "state", "attempts", "last_status", "last_fault", "created")
+
+
+def _filters(webhook: Webhook) -> dict[str, str]:
+    """Return the webhook and the filters in the URL."""
+    return admin_page.chosen(id=str(webhook.id), state=admin_page.choice("state", STATES))
+
+
+def _statement(webhook: Webhook, filters: Mapping[str, str]) -> Select[WebhookDelivery]:
+    state = filters.get("state")
+    return stored.deliveries_of(webhook.id, *([STATES[state][1]()] if state else []))
+
+
+def export() -> Response:
+    """Export the deliveries of a webhook that the filter selects, as CSV, without what was sent."""
+    webhook = WEBHOOK.find()
+    rows = exports.rows(stored.NEWEST_DELIVERIES, _statement(webhook, _filters(webhook)))
+    return exports.send_table("deliveries", _EXPORTED, map(_line, rows))
+
+
+def _line(delivery: WebhookDelivery) -> Sequence[object]:
+    return (
+        delivery.id, delivery.event, _progress(delivery)[0], delivery.attempts,
+        delivery.last_status, delivery.last_fault, exports.moment(delivery.created_at),
+    )  # fmt: skip
 
 
 def state_of(webhook: Webhook) -> tuple[str, str, str | None]:
@@ -118,9 +166,12 @@ def registered() -> Response:
 
 
 def webhook() -> Response:
-    """Show a webhook and its deliveries, newest first."""
-    webhook = WEBHOOK.find()
-    order, statement = stored.NEWEST_DELIVERIES, stored.deliveries_of(webhook.id)
+    """Show a webhook and its deliveries, newest first; a POST tries several of them again."""
+    webhook, form = WEBHOOK.find(), SelectionForm()
+    filters = _filters(webhook)
+    if response := _SEVERAL.act(form, filters):
+        return response
+    order, statement = stored.NEWEST_DELIVERIES, _statement(webhook, filters)
     listed = order.page(statement, admin_page.cursor(order))
     return WEBHOOK.render(
         "admin/webhook.html",
@@ -136,6 +187,11 @@ def webhook() -> Response:
         ),
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
+        filters=filters,
+        form=form,
+        states={name: title for name, (title, _) in STATES.items()},
+        tasks=_SEVERAL.labels,
+        export_url=admin_page.url("webhook_export", **filters),
         buttons=WEBHOOK.buttons(webhook, "webhook_act"),
     )
 

@@ -278,13 +278,16 @@ def test_the_audit_trail(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
     ada.open(f"{ADMIN}/person/act?id={dana.id}&do=sign-out")
     ada.submit()
     page = ada.open(f"{ADMIN}/audit?who=dana@example.com")
-    assert page.html.count('<th scope="row">') == 2
+    assert page.html.count('<th role="rowheader" scope="row">') == 2
     assert "ada@example.com" in page.html
     page = ada.open(
         f"{ADMIN}/audit?who={dana.id}&event=signed_in&since=2026-11-21&until=2026-11-21"
     )
-    assert page.html.count('<th scope="row">') == 1
-    assert ada.open(f"{ADMIN}/audit?until=2026-11-20").html.count('<th scope="row">') == 0
+    assert page.html.count('<th role="rowheader" scope="row">') == 1
+    assert (
+        ada.open(f"{ADMIN}/audit?until=2026-11-20").html.count('<th role="rowheader" scope="row">')
+        == 0
+    )
     page = ada.open(f"{ADMIN}/audit/export?kind=jsonl&who=dana@example.com")
     lines = [json.loads(line) for line in page.html.splitlines()]
     assert [one["event"] for one in lines] == ["session_ended", "signed_in"]
@@ -305,7 +308,7 @@ def test_pages_of_the_audit_trail(app: Flask, ada: StaffBrowser, clock: Clock) -
             Browser(app).sign_in(password="wrong password")
         clock.move(hours=1)
     first = ada.open(f"{ADMIN}/audit?event=sign_in_failed")
-    total = first.html.count('<th scope="row">')
+    total = first.html.count('<th role="rowheader" scope="row">')
     assert 'rel="prev"' not in first.html
     if 'rel="next"' in first.html:
         assert total == 50
@@ -403,7 +406,7 @@ def test_changes_are_shown_as_a_difference(app: Flask, ada: StaffBrowser, clock:
         audit.event(Event.SCOPE_DROPPED_LIMITED)
     writer.flush(app)
     page = ada.open(f"{ADMIN}/audit")
-    found = page.html.partition("<tbody>")[2].split("</tr>")
+    found = page.html.partition('<tbody role="rowgroup">')[2].split("</tr>")
     (row,) = [one for one in found if "two things" in one]
     text = re.sub(r"<del>(.*?)</del>", r"[-\1]", re.sub(r"<ins>(.*?)</ins>", r"[+\1]", row))
     text = " ".join(re.sub(r"<[^>]*>", "", text).split())
