@@ -378,7 +378,7 @@ ADDRESSES = {
     f"{BASE}/admin/checks": {"GET", "POST"},
     f"{BASE}/admin/people": {"GET", "POST"},
     f"{BASE}/admin/people/export": {"GET"},
-    f"{BASE}/admin/person": {"GET"},
+    f"{BASE}/admin/person": {"GET", "POST"},
     f"{BASE}/admin/applications": {"GET", "POST"},
     f"{BASE}/admin/applications/export": {"GET"},
     f"{BASE}/admin/application": {"GET"},

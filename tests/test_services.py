@@ -356,6 +356,7 @@ CASES = [
     act(importing.add, "user_imported", "", [Person("line 2", "erin@example.com", "Erin")],
         importing.Rules("csv")),
     act(authentication.sign_out, "", "", user),
+    act(authentication.end_some, "", "", user, lambda w: [w.session.id]),
     act(credentials.mail_password_reset, "reset_asked", "reset", user),
     act(credentials.invite_again, "user_invited", "invite",
         user)._replace(before=lambda w: setattr(w.user, "password_hash", None)),

@@ -208,7 +208,7 @@ ROUTES = (
           blueprint=ADMIN),
     Route("{base}/admin/person/new", "person_new", people.new, blueprint=ADMIN),
     Route("{base}/admin/people/export", "people_export", people_list.export, GET, ADMIN),
-    Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/person", "person", people.person, blueprint=ADMIN, helpdesk=True),
     Route("{base}/admin/applications", "applications", applications_list.applications,
           blueprint=ADMIN),
     Route("{base}/admin/applications/export", "applications_export", applications_list.export,

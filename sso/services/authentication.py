@@ -208,6 +208,17 @@ def sign_out(actor: Actor, user: User) -> int:
     return revocation.sessions_of_user(user.id, "operator")
 
 
+@audit.acting
+def end_some(actor: Actor, user: User, session_ids: Collection[UUID]) -> int:
+    """End these sessions of a user, as an operator; return how many. Raises `NotAllowed`.
+
+    Sessions of others are left out.
+    """
+    roles.require_may_help(actor, user)
+    own = {session.id for session in sessions.of_user(user.id)}
+    return revocation.some_sessions(user.id, own.intersection(session_ids), "operator")
+
+
 def prolong(
     connection: Connection, session_id: UUID, last_seen_at: datetime, ends_at: datetime | None
 ) -> bool:

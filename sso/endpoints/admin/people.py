@@ -10,17 +10,24 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor, rows
 from sso.crypto import passwords
-from sso.endpoints.admin import access, admin_page, audit_trail, mail_queue
+from sso.endpoints.admin import access, admin_page, audit_trail, exports, mail_queue
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import InviteForm, NewPersonForm, PersonForm, lines
+from sso.endpoints.admin.forms import (
+    InviteForm,
+    NewPersonForm,
+    PersonForm,
+    SelectionForm,
+    lines,
+)
+from sso.endpoints.admin.several import Several
 from sso.endpoints.attribute_form import displayed
 from sso.flow import profile_claims
 from sso.flow.attributes import Party
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
-from sso.models import Identity, User
+from sso.models import BrowserSession, Identity, User
 from sso.services import accounts, attributes, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
@@ -36,6 +43,7 @@ def _api_tokens(user: User) -> list[str]:
     return [Message("API tokens that this person created are revoked, too: %(names)s", names=names)]
 
 
+_ENDED = N_("The sessions were ended.")
 ACTIONS: dict[str, Action[User]] = {
     "invite": Action(
         label=N_("Send the invitation again"),
@@ -198,6 +206,7 @@ PERSON = Resource(
             "The account was created, but no invitation is sent: this address has had too many "
             "within the last hour, or receives none. Send it again later."
         ),
+        "sessions-ended": _ENDED,
         "imported": N_("The people were imported. Send invitations to those without a password."),
         "created": N_("The account was created."),
         "edited": N_("The changes were saved."),
@@ -232,11 +241,51 @@ def state_of(user: User) -> list[tuple[str, str]]:
 
 
 _NEWEST = 10
+SESSION = Resource[BrowserSession](
+    section="people",
+    page="person",
+    query=lambda session: {"id": str(session.user_id)},
+    find=lambda: abort(404),
+    may_act=lambda staff, _session: PERSON.may_act(staff, admin_page.person()),
+    actions={
+        "end": Action(
+            label=N_("End the sessions"),
+            question=N_("The browser is signed out."),
+            done=_ENDED,
+            run=lambda actor, session: authentication.end_some(
+                actor, admin_page.person(), [session.id]
+            ),
+            ends=ENDS["sign-out by an operator"],
+            is_danger=True,
+            is_for_helpdesk=True,
+        )
+    },
+)
+_SESSIONS = Several(
+    resource=SESSION,
+    tasks=("end",),
+    find=lambda ids: [
+        session for session in sessions.of_user(admin_page.uuid()) if str(session.id) in ids
+    ],
+    line=lambda session: (
+        str(session.id), languages.browser_name(session.browser),
+        f"{session.address} · {exports.moment(session.last_seen_at)}",
+    ),
+    page="person",
+    done="sessions-ended",
+    run=lambda _, actor, chosen: authentication.end_some(
+        actor, admin_page.person(), [session.id for session in chosen]
+    ),
+)  # fmt: skip
 
 
 def person() -> Response:
-    """Show a user: profile, factors, sessions, applications, events and actions."""
-    staff, user = access.staff(), admin_page.person()
+    """Show a user: profile, factors, sessions, applications, events and actions. A POST ends
+    sessions.
+    """
+    staff, user, form = access.staff(), admin_page.person(), SelectionForm()
+    if response := _SESSIONS.act(form, {"id": str(user.id)}):
+        return response
     by_name = attributes.definitions()
     party = Party.ADMINISTRATOR if staff.is_admin else Party.HELPDESK
     user_factors = factors.of_user(user.id)
@@ -267,6 +316,9 @@ def person() -> Response:
             for mail in outbox.newest_to(user.email, _NEWEST)
         ],
         buttons=PERSON.buttons(user, "person_act"),
+        form=form,
+        may_end=PERSON.may_act(staff, user),
+        tasks=_SESSIONS.labels,
     )
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from flask_babel import format_decimal, gettext
 from werkzeug.wrappers import Response
 
+from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.actions import Resource
 from sso.endpoints.admin.admin_page import Refusal
@@ -31,7 +32,8 @@ class Several(Generic[T]):
     those that are gone. `line`: the id, title and detail of an object. `name`: the field of the
     form with the ids. `none`: the error if nothing is ticked. `count`: how many objects the action
     applies to. `lock`: locks what the actions change, in the order in which everybody does.
-    `page`: the endpoint of the page with the list, unless it is the section's.
+    `page`: the endpoint of the page with the list, unless it is the section's. `run`: carries an
+    action out on all at once, in place of one after the other. `done`: the result.
     """
 
     resource: Resource[T]
@@ -43,6 +45,8 @@ class Several(Generic[T]):
     count: str = N_("Entries that this applies to: %(count)s")
     lock: Callable[[Iterable[str]], object] = lambda _: None
     page: str = ""
+    run: Callable[[str, Actor, Sequence[T]], object] | None = None
+    done: str = DONE
 
     @property
     def labels(self) -> dict[str, str]:
@@ -60,7 +64,7 @@ class Several(Generic[T]):
                 raise Invalid([self.none])
             if form.validate_on_submit() and form.is_confirmed.data:
                 self._run(name, chosen)
-                return admin_page.done(self.page or self.resource.section, DONE, **query)
+                return admin_page.done(self.page or self.resource.section, self.done, **query)
         if refusal.is_refused:
             chosen = self._chosen(form)
         back = admin_page.url(self.page or self.resource.section, **query)
@@ -76,12 +80,16 @@ class Several(Generic[T]):
         return title.casefold(), key
 
     def _run(self, name: str, chosen: Sequence[T]) -> None:
-        action = self.resource.actions[name]
-        by_id = {self.line(item)[0]: item for item in chosen}
+        actor, by_id = access.staff().actor, {self.line(item)[0]: item for item in chosen}
         self.lock(by_id)
-        for key in sorted(by_id):  # so that two administrators do not wait for each other
-            if name in self.resource.offered(by_id[key]):
-                action.run(access.staff().actor, by_id[key])
+        # In one order, so that two administrators do not wait for each other.
+        items = [by_id[key] for key in sorted(by_id)]
+        items = [item for item in items if name in self.resource.offered(item)]
+        if self.run:
+            self.run(name, actor, items)
+            return
+        for item in items:
+            self.resource.actions[name].run(actor, item)
 
     def _ask(
         self, name: str, chosen: Sequence[T], form: SelectionForm, refusal: Refusal, back: str

@@ -14,15 +14,19 @@ import pytest
 from flask import Flask
 
 from sso import audit, clock
+from sso.audit import Actor
 from sso.extensions import db
-from sso.models import Mail, Refusal, WebhookDelivery
-from sso.services import api_tokens, webhooks
-from sso.store import keys
+from sso.models import Mail, Refusal, User, WebhookDelivery
+from sso.services import api_tokens, authentication, webhooks
+from sso.services.roles import NotAllowed
+from sso.store import keys, sessions, users
 from sso.store import webhooks as stored_webhooks
 from sso.store.lists import PAGE
-from tests.support.actors import ORIGIN
-from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
+from tests.conftest import Clock
+from tests.support.actors import ORIGIN, Browser
+from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.events import events
+from tests.support.factories import make_user
 
 pytestmark = pytest.mark.slow
 
@@ -250,3 +254,50 @@ def test_none_of_it_is_for_the_helpdesk(app: Flask) -> None:
         data = {"do": "revoke", "item": chosen, "is_confirmed": "1"}
         assert hal.open(f"{ADMIN}/{path}", "POST", data=data).status in (404, 405)
     assert states(app, [UUID(chosen)]) == ["valid"]
+
+
+def session_ids(app: Flask, user: User) -> list[str]:
+    with app.app_context():
+        return [str(session.id) for session in sessions.of_user(user.id)]
+
+
+@pytest.mark.parametrize("group", [ADMINS, HELPDESK])
+def test_sessions_of_a_person_are_ended_one_by_one(app: Flask, clock: Clock, group: str) -> None:
+    staff = sign_in_staff(app, group=group)
+    dana, erin = make_user(app), make_user(app, "erin@example.com")
+    for email in (dana.email, dana.email, dana.email, erin.email):
+        Browser(app).sign_in(email)
+    first, second, third = session_ids(app, dana)
+    (other,) = session_ids(app, erin)
+    staff.open(f"{ADMIN}/person?id={dana.id}")
+    page = staff.send(do="end", item=[first, second, other])
+    assert "Entries that this applies to: 2" in page.html
+    assert len(session_ids(app, dana)) == 3
+    page = staff.send(item=[first, second, other])
+    assert page.url.startswith(f"{ADMIN}/person?")
+    assert "The sessions were ended." in page.html
+    assert session_ids(app, dana) == [third]
+    assert session_ids(app, erin) == [other]
+    ended = events(app, "session_ended")
+    assert {(row["sid"], row["reason"]) for row in ended} == {
+        (first, "operator"), (second, "operator")
+    }  # fmt: skip
+    assert {row["operator"] for row in ended} == {"ada@example.com"}
+
+
+def test_the_helpdesk_ends_no_session_of_an_administrator(app: Flask, clock: Clock) -> None:
+    hal = sign_in_staff(app, "hal@example.com", HELPDESK)
+    ada = make_user(app, groups=[ADMINS])
+    Browser(app).sign_in(ada.email)
+    (session,) = session_ids(app, ada)
+    page = hal.open(f"{ADMIN}/person?id={ada.id}")
+    assert 'class="pick"' not in page.html
+    hal.open(f"{ADMIN}/person?id={ada.id}")
+    for is_confirmed in ("", "1"):
+        hal.send(do="end", item=session, is_confirmed=is_confirmed)
+    assert session_ids(app, ada) == [session]
+    with app.app_context():
+        user = users.find(ada.id)
+        assert user
+        with pytest.raises(NotAllowed):
+            authentication.end_some(Actor("hal", is_helpdesk=True), user, [UUID(session)])
