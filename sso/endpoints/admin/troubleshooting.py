@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from flask import abort, request
+from flask import request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -15,10 +15,10 @@ from sso.explain.explaining import explain
 from sso.flow import resources, scopes
 from sso.flow.token_claims import Missing, Reason
 from sso.i18n import N_
-from sso.models import User
+from sso.models import Client, User
 from sso.services import preview as previews
 from sso.services.preview import Stop
-from sso.store import clients, refusals, users
+from sso.store import refusals, users
 
 STOPS = {
     Stop.CLIENT_DISABLED: N_("The application is disabled."),
@@ -48,12 +48,15 @@ def newest(client_id: str | None, limit: int) -> list[Explained]:
     return [explain(refusal) for refusal in refusals.newest(client_id=client_id, limit=limit)]
 
 
+def _client() -> Client | None:
+    """Return the client in the URL, if it names one; end the view with 404 if there is none."""
+    return admin_page.application("client") if request.args.get("client") else None
+
+
 def refused() -> Response:
     """List the refusals, newest first, or those with an error ID, which may be mistyped."""
-    text, client_id = admin_page.searched(), request.args.get("client")
-    client = clients.find(client_id) if client_id else None
-    if client_id and client is None:
-        abort(404)
+    text, client = admin_page.searched(), _client()
+    client_id = client and client.client_id
     order, statement = refusals.NEWEST_FIRST, refusals.of(client_id)
     pages: dict[str, Any] = {}
     if text:
@@ -80,8 +83,8 @@ _EXPORTED = ("id", "time", "code", "endpoint", "client_id", "user_id")
 
 def export_refusals() -> Response:
     """Export the refusals of a client, or all, as CSV."""
-    client_id = request.args.get("client") or None
-    rows = exports.rows(refusals.NEWEST_FIRST, refusals.of(client_id))
+    client = _client()
+    rows = exports.rows(refusals.NEWEST_FIRST, refusals.of(client and client.client_id))
     return exports.send_table(
         "refusals",
         _EXPORTED,

@@ -26,7 +26,7 @@ from tests.conftest import Clock
 from tests.support.actors import ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.events import events
-from tests.support.factories import make_user
+from tests.support.factories import make_client, make_user
 
 pytestmark = pytest.mark.slow
 
@@ -200,9 +200,12 @@ def test_refusals_have_pages_and_a_file(app: Flask, ada: StaffBrowser) -> None:
     assert listed == ids
     rows = exported(ada, "refusals")
     assert [row["id"] for row in rows] == ids
-    assert exported(ada, "refusals", "client=unknown") == []
-    for query in ("client=%00", "page=x", "n=x"):
-        assert ada.open(f"{ADMIN}/refusals/export?{query}").status == 200, query
+    client_id = make_client(app).client_id
+    assert exported(ada, "refusals", f"client={client_id}") == []
+    assert "No request was refused." in ada.open(f"{ADMIN}/refusals?client={client_id}").html
+    for client in ("unknown", "%00", "%C3%A9"):
+        for path in ("refusals", "refusals/export"):
+            assert ada.open(f"{ADMIN}/{path}?client={client}").status == 404
 
 
 def test_deliveries_are_filtered_and_several_tried_again(app: Flask, ada: StaffBrowser) -> None:
