@@ -57,7 +57,7 @@ def check(client_id: str, path: str = "") -> Response:
     if headers is None and forwarded.is_public(asked.path, client.public_paths):
         headers = proxy_sign_in.NOBODY
     if headers is not None:
-        return Response(headers=headers)
+        return Response(headers=headers, mimetype="text/plain")  # an empty page would have more
     # Exactly so: Envoy appends the query of the request, which is anybody's.
     if not asked.wants_page or request.query_string == b"answer=status":
         return errors.as_json(

@@ -7,10 +7,12 @@ tabs share one cookie. The code is redeemed for a ticket: a signed cookie on the
 that names client, origin and grant. Each request is checked against the grant as it is now.
 """
 
+import json
 import re
 import secrets as random
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -23,6 +25,7 @@ from sqlalchemy import Connection
 from sso import clock, context
 from sso.config.urls import ENDPOINTS
 from sso.crypto import secrets
+from sso.crypto.keys import KeyRing
 from sso.flow import narrowing, scopes, token_claims
 from sso.flow.forwarded import CALLBACK, ForwardedRequest
 from sso.flow.resources import normalized
@@ -36,6 +39,7 @@ from sso.store.service_tokens import ServiceAccessToken
 
 STATE_LASTS = timedelta(hours=24)  # as a sign-in page that is left open
 ASSERTION_LASTS = 60  # seconds
+ASSERTION_SERVES = 15  # seconds of them
 ASSERTION_TYPE = "sso-assertion+jwt"
 _BROWSER_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST = 4096  # of a cookie or a state
@@ -233,20 +237,32 @@ def _headers(claims: dict[str, Any], client: RegisteredClient, origin: str) -> d
 
 def _as_header(text: str) -> str:
     """Return a text as UTF-8 in a header, without control characters."""
-    visible = "".join(character for character in text if character.isprintable())
-    return visible.encode("utf-8", "replace").decode("latin-1")
+    if not text.isprintable():
+        text = "".join(character for character in text if character.isprintable())
+    return text.encode("utf-8", "replace").decode("latin-1")
 
 
 def _assertion(claims: dict[str, Any], client: RegisteredClient, origin: str) -> str:
     now = clock.timestamp(clock.now())
+    issued = max(now - now % ASSERTION_SERVES, claims.get("auth_time", 0))
     registered = {
         "iss": context.settings().issuer,
         "aud": origin,
-        "iat": now,
-        "exp": now + ASSERTION_LASTS,
+        "iat": issued,
+        "exp": issued + ASSERTION_LASTS,
     }
     alg = client.id_token_signed_response_alg
-    return context.key_ring().sign({**claims, **registered}, alg, ASSERTION_TYPE)
+    ring = context.key_ring()
+    return _signed(ring, ring.active(alg).kid or "", alg, json.dumps({**claims, **registered}))
+
+
+@lru_cache(maxsize=512)
+def _signed(ring: KeyRing, _kid: str, alg: str, claims: str) -> str:
+    """Sign an assertion once for the requests of a page.
+
+    Signing costs as much as the statement. What it says is decided for each request.
+    """
+    return ring.sign(json.loads(claims), alg, ASSERTION_TYPE)
 
 
 def _scope(client: RegisteredClient) -> str:

@@ -16,7 +16,7 @@ from sso.services import accounts, clients
 from tests.conftest import Clock, Statements
 from tests.support.actors import BASE, ORIGIN, Browser, claims_of, header_of
 from tests.support.events import events
-from tests.support.factories import make_api, make_client, make_user
+from tests.support.factories import make_api, make_client, make_user, rotate
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
 
 
@@ -354,3 +354,58 @@ def test_the_token_endpoint_refuses_it(
     }  # fmt: skip
     answer = app.test_client().post(f"{BASE}/oauth2/token", data=form)
     assert answer.get_json()["error"] == "unauthorized_client"
+
+
+def test_an_assertion_serves_a_page_and_no_longer(
+    app: Flask, wiki: Proxied, browser: Browser, user: User, clock: Clock
+) -> None:
+    """It is signed again after 15 seconds, and at once when it would say something else."""
+
+    def assertion() -> str:
+        return wiki.ask().headers["X-Sso-Assertion"]
+
+    clock.stand_still()
+    clock.move(minutes=1)
+    wiki.sign_in(browser)
+    clock.move(seconds=15)
+    first = assertion()
+    issued = int(claims_of(first)["iat"])
+    clock.move(seconds=14 - (int(clock.now().timestamp()) - issued))
+    assert assertion() == first
+    clock.move(seconds=1)
+    later = assertion()
+    assert (later != first, claims_of(later)["iat"]) == (True, issued + 15)
+    with app.app_context():
+        account = db.session.get_one(User, user.id)
+        accounts.update(audit.SYSTEM, account.id, name="Dana Renamed")
+        db.session.commit()
+    assert claims_of(assertion())["name"] == "Dana Renamed"
+    with app.app_context():
+        rotate(app.config["SECRET_KEY"], force=True)
+        db.session.commit()
+    clock.move(seconds=20)  # until every process knows the key
+    assert header_of(assertion())["kid"] != header_of(later)["kid"]
+
+
+def test_an_assertion_is_not_older_than_its_sign_in(
+    wiki: Proxied, browser: Browser, user: User, clock: Clock
+) -> None:
+    clock.stand_still()
+    clock.move(seconds=7)
+    wiki.sign_in(browser)
+    claims = claims_of(wiki.ask().headers["X-Sso-Assertion"])
+    assert claims["iat"] == claims["auth_time"] == int(clock.now().timestamp())
+    assert claims["exp"] == claims["iat"] + 60
+
+
+@pytest.mark.parametrize("path", ["/", "/health"])
+def test_an_answer_to_a_proxy_is_no_page(
+    app: Flask, browser: Browser, user: User, path: str
+) -> None:
+    """What pages have would cost a fifth of the request."""
+    wiki = Proxied(app, make_proxied(app, public_paths=["/health"]))
+    if path == "/":
+        wiki.sign_in(browser)
+    answer = wiki.ask(path)
+    assert (answer.status_code, answer.mimetype) == (200, "text/plain")
+    assert "Content-Security-Policy" not in answer.headers
