@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit
 from sso.extensions import db
 from sso.i18n.message import code_of
-from sso.models import Client, User
+from sso.models import Client, Consent, User
 from sso.services import apis, group_editing
 from sso.services.checks import Invalid, Rule
 from sso.store import apis as stored_apis
@@ -109,6 +110,23 @@ def test_a_name_that_the_group_of_an_api_no_longer_has(app: Flask, browser: Brow
     assert browser.approve(client, resource=DOCS, scope="openid read").code
     (event,) = events(app, "api_changed")
     assert event["changes"]["groups"]["after"] == ["other", "employees"]
+
+
+def test_what_was_decided_about_an_earlier_api_is_forgotten(app: Flask, user: User) -> None:
+    """What was allowed, and what was declined; about no other API."""
+    make_api(app, DOCS)
+    client = make_client(app, apis=[DOCS])
+    others = "openid https://docs.example.org#read https://maps.example#"
+    with app.app_context():
+        ids = {"user_id": user.id, "client_id": client.client_id}
+        names = f"{others} {DOCS}#read {DOCS}#"
+        db.session.add(Consent(**ids, scope=names, declined=names))
+        db.session.commit()
+    change_api(app, DOCS, deleted=True)
+    make_api(app, DOCS)
+    with app.app_context():
+        consent = db.session.scalars(select(Consent)).one()
+        assert (consent.scope, consent.declined) == (others, others)
 
 
 def test_an_entry_of_an_earlier_api(

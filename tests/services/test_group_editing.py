@@ -5,15 +5,17 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso import audit
 from sso.extensions import db
-from sso.models import Client, Group, User
+from sso.models import Client, Grant, Group, User
 from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.roles import NotAllowed
 from sso.store import apis, groups, named_groups
+from tests.support.actors import Browser
 from tests.support.events import events
 from tests.support.factories import make_api, make_client, make_user
 
@@ -94,6 +96,42 @@ def test_renamed_for_apis(app: Flask) -> None:
         db.session.refresh(row)
         assert row.updated_at > before  # so that its requests read the API again
     assert [event["what"] for event in events(app, "api_changed")] == ["groups"]
+
+
+def test_renamed_everywhere_at_once(app: Flask) -> None:
+    """For several clients and APIs, in their groups and in their roles."""
+    make_user(app, groups=["staff"])
+    needed = {"groups": ["staff", "other"], "roles": ["editor=staff", "reader=other"]}
+    identifiers = [make_api(app, f"https://{n}.example", name=n, **needed) for n in ("a", "b")]
+    ids = [make_client(app, name=n, **needed).client_id for n in ("c", "d")]
+    only_roles = make_client(app, name="e", roles=["editor=staff"]).client_id
+    with app.app_context():
+        group_editing.change(OLGA, group("staff").id, name="crew")
+        db.session.commit()
+        for holder in (*map(apis.find, identifiers), *(db.session.get(Client, one) for one in ids)):
+            assert holder is not None
+            assert holder.groups == ["other", "crew"]
+            assert sorted(holder.roles) == ["editor=crew", "reader=other"]
+        last = db.session.get(Client, only_roles)
+        assert last is not None
+        assert (last.groups, last.roles) == ([], ["editor=crew"])
+
+
+@pytest.mark.parametrize("groups_of_user", [["a"], ["b"], ["c"], ["b", "c"], []])
+def test_a_client_that_is_for_other_groups_from_now_on(
+    app: Flask, groups_of_user: list[str]
+) -> None:
+    """Who is in any of them keeps what was granted."""
+    make_user(app, groups=groups_of_user)
+    client = make_client(app, scope="openid offline_access")
+    page = Browser(app).approve(client, scope="openid offline_access")
+    refresh_token = client.exchange(page.code).get_json()["refresh_token"]
+    with app.app_context():
+        clients.change(OLGA, client.client_id, {"groups": ["a", "b"]})
+        db.session.commit()
+        live = db.session.scalars(select(Grant.ended_at)).one() is None
+    assert live is bool({"a", "b"} & {*groups_of_user})
+    assert (client.refresh(refresh_token).status_code == 200) is live
 
 
 def test_another_name_is_refused_if_it_is_taken(app: Flask) -> None:

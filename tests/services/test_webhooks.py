@@ -29,6 +29,19 @@ def test_there_are_only_so_many(app: Flask, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
+    "url", ["http://hooks.example/", "https://169.254.169.254/", f"{URL}#x", "hooks.example"]
+)
+def test_a_change_to_a_url_that_is_refused(app: Flask, url: str) -> None:
+    """As for a new one; other changes do not look at the URL that is there."""
+    with app.app_context():
+        webhook = create()
+        with pytest.raises(Invalid, match="is refused"):
+            webhooks.change(OLGA, webhook.id, url=url)
+        webhook.url = url
+        webhooks.change(OLGA, webhook.id, events=ListEdit(added=("user_deleted",)))
+
+
+@pytest.mark.parametrize(
     ("url", "is_new"), [(None, False), (URL, False), (f"{URL}/2", True)], ids=["", "same", "new"]
 )
 def test_only_another_receiver_has_not_failed_yet(
