@@ -254,10 +254,10 @@ class Application:
             error.add_note(file.read_text()[-8000:])
             raise
         finally:
-            _stop(process)
+            stop(process)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """It and all that it started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:

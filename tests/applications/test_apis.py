@@ -11,7 +11,6 @@ import hmac
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -33,7 +32,7 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.services import apis
 from sso.store import apis as stored_apis
-from tests.applications.software import go, java, node, node_program, python
+from tests.applications.software import go, java, node, node_program, python, stop
 from tests.clients.test_independent_client import sign_in_and_allow
 from tests.clients.test_readme import block
 from tests.support.actors import RelyingParty, claims_of, header_of
@@ -348,8 +347,7 @@ def running(command: list[Path | str], folder: Path, port: int, **environ: str) 
         error.add_note(log.read_text()[-4000:])
         raise
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        stop(process)  # JupyterHub has to end its proxy
 
 
 LARGE = {"Spring"}
