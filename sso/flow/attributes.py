@@ -47,9 +47,11 @@ MAX_ITEMS, MAX_ITEM = 100, 200  # of a list, and characters of each; of choices,
 MAX_VALUES = 16 * 1024  # bytes of all values of a person, as JSON
 _LARGEST = 2**53 - 1  # which every reader of JSON can represent
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_OF_SCIM = ("schemas", "id", "external_id", "meta")  # each resource has them already
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INTEGER = re.compile(r"-?[0-9]{1,16}")
-_DECIMAL = re.compile(r"-?[0-9]{1,16}\.[0-9]{1,16}")
+# As Python writes each decimal number that is not too large, such as 1e-07.
+_DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,21})?(e-[0-9]{1,3})?")
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -165,6 +167,11 @@ def definition_errors(definition: Definition) -> Iterable[Message]:
             "the name %(name)s is refused: a name has 1 to 64 small letters, digits and _, and "
             "begins with a letter",
             name=repr(definition.name[:100]),
+        )
+    elif definition.name in _OF_SCIM:
+        yield Message(
+            "the name %(name)s is refused: SCIM gives it another meaning",
+            name=repr(definition.name),
         )
     if definition.title and not is_line(definition.title, MAX_ITEM):
         yield Message("the title is no text on one line of at most %(most)d characters",

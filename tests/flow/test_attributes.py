@@ -25,6 +25,10 @@ GOOD: list[tuple[str, Any]] = [
     ("number", 0),
     ("number", -3),
     ("number", 2.5),
+    ("number", 0.1 + 0.2),
+    ("number", -1e-7),
+    ("number", 1.2345678901234567e-5),
+    ("number", 0.00012345678901234567),
     ("number", 2**53 - 1),
     ("boolean", True),
     ("boolean", False),
@@ -98,7 +102,7 @@ def test_only_empty_texts_and_lists_are_no_value(value: Any, tidy: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1e3", "0x10", "1_000", "\u0661", "nan", "inf", "1,5", "--1", "9" * 17, "1." + "1" * 17],
+    ["1e3", "0x10", "1_000", "\u0661", "nan", "inf", "1,5", "--1", "9" * 17, "1." + "1" * 22],
 )
 def test_a_text_that_is_no_number_stays_a_text(text: str) -> None:
     assert attributes.parsed("number", text) == text
@@ -133,6 +137,10 @@ def test_who_may_read_and_change(
         {"name": "le vel"},
         {"name": "l\u0435vel"},
         {"name": "x" * 65},
+        {"name": "id"},
+        {"name": "schemas"},
+        {"name": "meta"},
+        {"name": "external_id"},
         {"title": "x" * 201},
         {"title": "a\nb"},
         {"type": "text"},
