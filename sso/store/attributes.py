@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, literal, select, update
+from sqlalchemy import ColumnElement, delete, false, func, literal, select, update
 from sqlalchemy import cast as type_cast
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import JSON
@@ -28,9 +28,11 @@ def find(name: str) -> Attribute | None:
 def share() -> Sequence[Attribute]:
     """Return all definitions by name, and keep them unchanged until the transaction ends.
 
-    Call it before clients and users are locked: a deletion locks these last. SQLite locks nothing
-    here: a transaction that writes alters no definition that another one has changed meanwhile.
+    Call it before clients and users are locked: a deletion locks these last. SQLite locks no rows,
+    so nobody else writes anything meanwhile.
     """
+    if not dialects.is_postgresql():  # begins a transaction that writes
+        db.session.execute(update(Attribute).where(false()).values(type=Attribute.type))
     locked = _BY_NAME.with_for_update(read=True)
     return db.session.scalars(locked.execution_options(populate_existing=True)).all()
 
