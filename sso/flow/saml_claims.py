@@ -6,6 +6,12 @@ from typing import Any
 
 from sso.flow import own_claims, scopes
 
+# XML has no control characters but tab and line ends. The last two are no characters; they leave a
+# mark, so that no value becomes like another person's.
+_NOT_IN_XML = {code: None for code in range(32) if chr(code) not in "\t\n\r"} | {
+    0xFFFE: "\ufffd",
+    0xFFFF: "\ufffd",
+}
 PERSISTENT = "persistent"  # a random NameID; the others are claims
 
 
@@ -15,7 +21,9 @@ def name_of(user: scopes.Profile, name_id: str, scope: str) -> str | None:
     if name_id not in names or (name_id == "email" and not user.email_verified):
         return None
     value = scopes.values(user, [name_id]).get(name_id)
-    return value if isinstance(value, str) and value.strip() else None
+    if not isinstance(value, str) or value.translate(_NOT_IN_XML) != value:
+        return None
+    return value if value.strip() else None
 
 
 def claims_of(user: scopes.Profile, scope: str, own: Sequence[str] = ()) -> dict[str, Any]:
@@ -43,7 +51,5 @@ def _texts(value: Any) -> list[str]:
         return [text for item in value for text in _texts(item)]
     if isinstance(value, bool):
         return ["true" if value else "false"]
-    if isinstance(value, dict):
-        return [json.dumps(value, ensure_ascii=False)]
-    # XML has no control characters but these.
-    return ["".join(c for c in str(value) if c >= " " or c in "\t\n\r")]
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+    return [text.translate(_NOT_IN_XML)]

@@ -175,6 +175,28 @@ def test_own_claims_are_attributes(app: Flask, clock: Clock) -> None:
         make_service_provider(app, own_claims=["tenant@id_token=constant:acme"])
 
 
+@pytest.mark.parametrize("character", ["\ufffe", "\uffff"])
+def test_what_xml_cannot_have_is_replaced(app: Flask, clock: Clock, character: str) -> None:
+    make_attribute(app, "desk")
+    name = f"Da{character}na"
+    make_user(app, name=name, attributes={"desk": name})
+    own = ["desk=attribute:desk", f"tenant=constant:{name}", 'limits=json:{"a": "\\ufffe"}']
+    wiki = make_service_provider(app, first_party=True, scope="openid profile", own_claims=own)
+    sent = wiki.sign_on(Browser(app)).attributes
+    assert {name: sent[name] for name in ("desk", "tenant", "limits", "name")} == {
+        "desk": ["Da\ufffdna"], "tenant": ["Da\ufffdna"], "limits": ['{"a": "\ufffd"}'],
+        "name": ["Da\ufffdna"],
+    }  # fmt: skip
+
+
+def test_a_name_that_xml_cannot_have_names_nobody(app: Flask, clock: Clock) -> None:
+    make_user(app, claims={"nickname": "da\ufffena"})
+    wiki = make_service_provider(
+        app, saml_name_id="nickname", first_party=True, scope="openid profile"
+    )
+    assert wiki.sign_on(Browser(app)).status == "UnknownPrincipal"
+
+
 def test_what_a_person_withholds_is_not_sent(app: Flask, clock: Clock) -> None:
     make_user(app)
     wiki, browser = make_service_provider(app), Browser(app)
