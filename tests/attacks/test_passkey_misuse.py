@@ -158,6 +158,22 @@ def test_a_challenge_that_is_too_old(browser: Browser, clock: Clock, key: Authen
     assert "problem=passkey" in sign_in_by_passkey(browser, key).url
 
 
+@pytest.mark.parametrize(("late", "is_taken"), [(-1, True), (0, True), (1, False)])
+def test_a_challenge_for_the_second_factor_is_good_for_ten_minutes(
+    browser: Browser, clock: Clock, key: Authenticator, late: int, is_taken: bool
+) -> None:
+    """Although the one for a sign-in is good as long as its page."""
+    browser.open(SIGN_IN)
+    sign_in_by_passkey(browser, key)
+    clock.move(minutes=20)
+    clock.stand_still()
+    page = browser.open(f"{ORIGIN}{BASE}/second-factor?back=email")
+    assert page.path.endswith("/second-factor")
+    answer = key.get(options_of(page))
+    clock.move(seconds=600 + late)
+    assert browser.submit(credential=answer).path.endswith("/account/email") is is_taken
+
+
 def test_a_cloned_key(browser: Browser, app: Flask, key: Authenticator) -> None:
     """WebAuthn §6.1.1: a counter that does not grow."""
     key.count = 10

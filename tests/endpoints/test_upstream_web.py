@@ -22,6 +22,7 @@ from sso.process.http_call import Answer
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, Browser, RelyingParty, claims_of
 from tests.support.factories import make_client, make_user
+from tests.support.second_factors import code_of, enrol_totp
 from tests.support.upstreams import Internet, Upstream, answered, provider
 
 LOGOUT = f"{BASE}/backchannel-logout/corp"
@@ -105,6 +106,31 @@ def test_an_older_sign_in_there_makes_none_here_older(
     assert browser.open(corp.authorize(press(browser))).path == f"{BASE}/account"
     claims = claims_of(client.exchange(browser.approve(client).code).get_json()["id_token"])
     assert (claims["auth_time"], claims["amr"]) == (signed_in_at, ["fed"])
+
+
+@pytest.mark.parametrize("age", [None, 0, 3000])
+def test_the_second_factor_is_shown_here_however_old_the_sign_in_there(
+    app: Flask,
+    corp: Upstream,
+    browser: Browser,
+    client: RelyingParty,
+    clock: Clock,
+    age: int | None,
+) -> None:
+    """And the proof names both."""
+    setting_up = Browser(app)
+    setting_up.sign_in()
+    secret, _ = enrol_totp(setting_up)
+    clock.move(minutes=1)
+    corp.says["auth_time"] = None if age is None else int(clock.now().timestamp()) - age
+    browser.authorize(client)
+    page = browser.open(corp.authorize(press(browser)))
+    assert page.path == f"{BASE}/second-factor"
+    assert not is_signed_in(Browser(app))
+    page = browser.submit(code=code_of(secret))
+    assert ("decision", "allow") in page.buttons
+    claims = claims_of(client.exchange(browser.allow().code).get_json()["id_token"])
+    assert claims["amr"] == ["fed", "otp", "mfa"]
 
 
 def test_google_and_microsoft(app: Flask, corp: Upstream, browser: Browser) -> None:
