@@ -31,7 +31,7 @@ from sso.models import (
     User,
     WebhookDelivery,
 )
-from sso.services import agents, api_tokens, webhooks
+from sso.services import agents, api_tokens, attributes, webhooks
 from sso.store import apis, keys, named_groups, users
 from sso.web.headers import SCRIPT_POLICY
 from sso.web.routing import ADMIN as BLUEPRINT
@@ -45,7 +45,7 @@ from tests.support.administration import (
     link_identity,
     sign_in_staff,
 )
-from tests.support.factories import PASSWORD, make_api, make_client, make_user
+from tests.support.factories import PASSWORD, make_api, make_attribute, make_client, make_user
 from tests.support.second_factors import code_of, enrol_totp
 
 pytestmark = pytest.mark.slow
@@ -202,11 +202,12 @@ def test_the_helpdesk_gets_the_pages_that_are_for_it(app: Flask, clock: Clock) -
 PEOPLE = {
     "Administration", "People", "Invite a person", "Ada Admin", "By email", "By name",
     "Second factors", "Connected accounts", "Sessions", "Applications with access",
-    "Recent activity", "This ends", "Dangerous actions",
+    "Recent activity", "This ends", "Dangerous actions", "Attributes of Dana", "Attributes",
     # The profile.
     "Email", "ID", "Groups", "Password", "Created", *(claim.title for claim in CLAIMS.values()),
 }  # fmt: skip
-HEADINGS = re.compile(r"<(h1|h2|dt)\b[^>]*>(.*?)</\1>", re.DOTALL)
+# Those of an event's details are names of its fields, in code.
+HEADINGS = re.compile(r"<(h1|h2|dt)\b[^>]*>(?!<code)(.*?)</\1>", re.DOTALL)
 LINKS = re.compile(rf'(?:href|action)="({BASE}/admin[^"]*)"')
 
 
@@ -216,6 +217,7 @@ def test_the_helpdesk_sees_people_and_nothing_else(app: Flask, clock: Clock) -> 
     dana = make_user(app, name="Dana", groups=["staff"], claims={"nickname": "Dee"})
     link_identity(app, dana)
     make_client(app)
+    make_attribute(app, "floor", writers=["helpdesk"])
     assert "What needs attention" in ada.open(ADMIN).html  # there is no mail server
     waiting, seen = {f"{BASE}/admin", f"{BASE}/admin/people?q=d"}, set[str]()
     waiting |= {f"{BASE}/admin/person/act?id={dana.id}&do={name}" for name in ACTIONS}
@@ -364,6 +366,7 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
         group = named_groups.find_by_name(name)
         token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
         agents.allow(audit.operator(), "agent.example")
+        attributes.define(audit.operator(), {"name": "costcenter", "title": name})
         webhook, _ = webhooks.create(audit.operator(), "https://hooks.example/", ["signed_in"])
         mail = Mail(kind="reset", address=f"{name[:5]}@example.com")
         delivery = WebhookDelivery(webhook_id=webhook.id, event="signed_in", body="{}")
@@ -383,6 +386,7 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
     actions = {"person": "delete", "application": "delete", "api": "delete", "mcp-servers": "block",
                "webhook": "delete", "email": "delete", "emails": "retry"}  # fmt: skip
     more = {"user": dana.id, "domain": "agent.example", "kid": kid, "preset": "grafana",
+            "name": "costcenter",
             "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip
     return {
         path: {"id": ids.get(tail, ids.get(what, "")), "do": actions.get(what, ""), **more}
