@@ -74,6 +74,10 @@ class ClientForm(EditForm):
         """Return the values of the fields, by name; a key set as text."""
         return {field.name: _value(field, self[field.name].data) for field, _ in _FIELDS}
 
+    def shown_values(self) -> dict[str, Any] | None:
+        values = super().shown_values()
+        return values if values is None or _is_key_set(values["jwks"]) else None
+
     def title_of(self, name: str) -> str:
         return super().title_of(name) if name in self else name  # a part of the key set
 
@@ -138,6 +142,18 @@ def _key_set_text(data: str | None) -> str | None:
         return json.dumps(client_jwt.as_set(json.loads(data or "")), indent=2)
     except (ValueError, RecursionError):  # the form refuses it
         return data
+
+
+def _is_key_set(text: str | None) -> bool:
+    """Return whether a text is a key set as the page shows it; `None` is none."""
+    if text is None:
+        return True
+    try:
+        keys = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    is_set = isinstance(keys, dict) and isinstance(keys.get("keys"), list)
+    return is_set and all(isinstance(key, dict) for key in keys["keys"])
 
 
 def _in_order(field: TableField, values: Iterable[str]) -> list[str]:

@@ -104,7 +104,8 @@ class EditForm(PageForm):
         """Return the values that the page showed, or `None` if they are invalid."""
         try:
             values = json.loads(self.seen.data or "")
-        except (ValueError, RecursionError):
+            json.dumps(values, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):  # also UnicodeEncodeError: half of a pair
             return None
         current = self.read()
         if not isinstance(values, dict) or values.keys() != current.keys():

@@ -247,6 +247,28 @@ def test_a_seen_value_of_another_type_counts_as_unreadable(
             assert found.name == f"By {name}"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("jwks", text)
+            for text in ("", "no JSON", "[" * 5000, "5", '{"keys": 5}', '{"keys": [5]}')
+        ),
+        ("redirect_uris", ["\ud800"]),
+        ("client_name", "\ud800"),
+    ],
+    ids=lambda value: ascii(value)[:12],
+)
+def test_a_seen_value_that_nothing_can_read(
+    app: Flask, staff: StaffBrowser, client: RelyingParty, name: str, value: object
+) -> None:
+    page = staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    seen = json.dumps({**json.loads(page.fields["seen"]), name: value})
+    assert staff.send(seen=seen, client_name="Renamed").status == 200
+    with app.app_context():
+        assert by_name("Renamed")
+
+
 def test_a_faulty_form_still_knows_what_was_seen(
     app: Flask, staff: StaffBrowser, client: RelyingParty
 ) -> None:
