@@ -240,6 +240,7 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
     person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
     person.take_claims(values)
     person.claims |= {name: flags[name] for name in _SWITCHES if values.get(name)}
+    person.names_attributes = True
     person.attributes = {
         attribute: value
         for name, value in values.items()

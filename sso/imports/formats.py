@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sso.crypto import foreign_hashes
+from sso.flow.profile_claims import CLAIMS
 from sso.imports.files import ITEM, Advance, Scratch, entries
 from sso.imports.person import APPS, CODES, IDENTITIES, KEYS, Person, flag, mapping, text, texts
 
@@ -172,6 +173,11 @@ def _keycloak_person(entry: dict[str, Any], where: str, roles: bool) -> Person:
     person.disabled = not flag(entry.get("enabled", True))
     attributes = mapping(entry.get("attributes"))
     person.take_claims({name: next(iter(texts(values)), "") for name, values in attributes.items()})
+    person.attributes = {
+        name: values
+        for name, listed in attributes.items()
+        if name not in CLAIMS and (values := texts(listed))
+    }
     person.take_claims({"given_name": entry.get("firstName"), "family_name": entry.get("lastName")})
     person.take_names(email=entry.get("email"), username=entry.get("username"))
     person.groups = [path.removeprefix("/") for path in texts(entry.get("groups"))]

@@ -30,8 +30,9 @@ class Person:
     """A person of an export; the values are checked when they are imported.
 
     `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
-    specific to this person. `attributes`: texts that stand for values. `lost`: data of the export
-    that cannot be imported.
+    specific to this person. `attributes`: texts that stand for values.
+    `names_attributes`: the file means attributes of this server. `lost`: data of the export that
+    cannot be imported.
     """
 
     where: str
@@ -45,7 +46,8 @@ class Person:
     disabled: bool = False
     groups: list[str] = field(default_factory=list)
     claims: dict[str, Any] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, str | list[str]] = field(default_factory=dict)
+    names_attributes: bool = False
     lost: list[str] = field(default_factory=list)
     refused: str | None = None
     detail: str = ""

@@ -187,13 +187,22 @@ def definitions() -> Mapping[str, Definition]:
     return {row.name: row for row in stored.every()} if read_before is None else read_before
 
 
-def of_texts(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that texts stand for, by the types of the attributes."""
+def of_texts(texts: Mapping[str, str | list[str]]) -> dict[str, Any]:
+    """Return the values that texts stand for, by the types of the attributes.
+
+    A list stands for a list; for one of its texts if the attribute has another type.
+    """
     by_name = definitions()
-    return {
-        name: attributes.parsed(by_name[name].type if name in by_name else "", text)
-        for name, text in texts.items()
-    }
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        kind = by_name[name].type if name in by_name else ""
+        if isinstance(text, str):
+            values[name] = attributes.parsed(kind, text)
+        elif kind == attributes.LIST or len(text) != 1:
+            values[name] = attributes.tidy(text)
+        else:
+            values[name] = attributes.parsed(kind, text[0])
+    return values
 
 
 def party_of(actor: Actor) -> Party | None:

@@ -115,6 +115,7 @@ def accept_hash(text: str) -> str | None:
 MOST_GROUPS = checks.MAX_GROUPS  # of one person
 SAME_EMAIL = "there is a user with this email address"
 SAME_ID = "there is a user with this ID, with another email address"
+UNDEFINED = "attributes that are not defined here"
 PRIVILEGED = "a group that administers this server"
 
 
@@ -206,14 +207,20 @@ def _examined(
             if checks.claim_errors({name: value}):
                 del person.claims[name]
                 outcome.left_out.append(f"the claim {name}, which is not valid")
-        _take_attributes(outcome, party)
+        if person.attributes:
+            _take_attributes(outcome, party)
         outcome.left_out += dict.fromkeys(person.lost)
     return outcome
 
 
 def _take_attributes(outcome: Outcome, party: Party | None) -> None:
     """Put the values in place of the texts, and leave out those that are refused."""
-    for name, value in attributes.of_texts(outcome.person.attributes).items():
+    texts, defined = outcome.person.attributes, attributes.definitions()
+    if not outcome.person.names_attributes:
+        if texts.keys() - defined.keys():
+            outcome.left_out.append(UNDEFINED)
+        texts = {name: text for name, text in texts.items() if name in defined}
+    for name, value in attributes.of_texts(texts).items():
         after = attributes.merged(outcome.attributes, {name: value})
         if errors := attributes.value_errors(outcome.attributes, after, party):
             outcome.left_out += errors

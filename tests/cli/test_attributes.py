@@ -144,3 +144,25 @@ def test_an_import_has_columns_of_attributes(app: Flask, run: Any, tmp_path: Pat
     shown = described(run, "user", "show", "dana@example.com")
     assert shown["attributes"] == {"level": 3, "tags": ["a", "b"]}
     assert described(run, "user", "show", "erin@example.com")["attributes"] == {}
+
+
+def test_attributes_of_keycloak_that_are_defined_are_imported(
+    app: Flask, run: Any, tmp_path: Path
+) -> None:
+    make_attribute(app, "level", "number")
+    make_attribute(app, "tags", "list")
+    make_attribute(app, "desk")
+    attributes = {"level": ["3"], "tags": ["a, b", "c"], "desk": ["1", "2"], "shoe": ["44"],
+                  "locale": ["nl"], "odd": {"x": 1}, "empty": []}  # fmt: skip
+    users = [{"username": "dana", "email": "dana@example.com", "attributes": attributes}]
+    file = tmp_path / "realm.json"
+    file.write_text(json.dumps({"users": users}))
+    report = described(run, "user", "import", "keycloak", str(file))
+    assert report["imported"] == 1
+    assert sorted(entry["reason"] for entry in report["left_out"]) == [
+        "attributes that are not defined here",
+        "the attribute 'desk' is no text on one line of at most 2000 characters",
+    ]
+    shown = described(run, "user", "show", "dana@example.com")
+    assert shown["attributes"] == {"level": 3, "tags": ["a, b", "c"]}
+    assert shown["claims"] == {"locale": "nl"}
