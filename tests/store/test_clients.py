@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from click.testing import Result
 from flask import Flask
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from sso import audit
 from sso.cli import apply
 from sso.database.postgresql import LIMITS
 from sso.extensions import db
+from sso.models import PushedRequest
 from sso.services import clients, revocation
 from sso.store import approvals, outbox
+from sso.store import clients as stored_clients
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
@@ -276,3 +278,27 @@ def test_all_grants_of_a_client_may_take_longer(app: Flask) -> None:
             shown.append(db.session.scalar(text("SHOW statement_timeout")))
             db.session.commit()
     assert shown == [LIMITS["statement_timeout"], "0"] * 2
+
+
+def test_what_a_deleted_client_pushed_is_gone(app: Flask) -> None:
+    """A later client of the same ID must not use it."""
+    books, other = make_client(app, client_id="books"), make_client(app, name="Other")
+    assert [client.push().status_code for client in (books, other)] == [201, 201]
+    with app.app_context():
+        clients.delete(audit.SYSTEM, "books")
+        db.session.commit()
+        left = db.session.scalars(select(PushedRequest.client_id)).all()
+        assert left == [other.client_id]
+
+
+def test_the_origin_of_a_disabled_client_is_nobodys(app: Flask) -> None:
+    public = make_client(app, public=True)
+    with app.app_context():
+        on = db.session.connection()
+        assert stored_clients.is_origin_of_any(on, "https://books.example")
+        clients.disable(audit.SYSTEM, public.client_id)
+        db.session.flush()
+        assert not stored_clients.is_origin_of_any(on, "https://books.example")
+        clients.enable(audit.SYSTEM, public.client_id)
+        db.session.flush()
+        assert stored_clients.is_origin_of_any(on, "https://books.example")
