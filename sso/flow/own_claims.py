@@ -86,14 +86,22 @@ class Origin:
 
 
 def of(
-    entries: Sequence[str], user: Person, place: str, *, with_profile: bool = True
+    entries: Sequence[str],
+    user: Person,
+    place: str,
+    *,
+    with_profile: bool = True,
+    room: int | None = None,
 ) -> dict[str, Any]:
-    """Return the claims of a user at a place, in the order of the entries, as far as they fit."""
+    """Return the claims of a user at a place, in the order of the entries, as far as they fit.
+
+    `room`: bytes, by default those of the place.
+    """
     present: dict[str, Any] = {}
     for claim in _parsed(tuple(entries)):
         if claim.is_at(place, with_profile=with_profile):
             _put(present, claim, user)
-    return _fitting(present, ROOM[place])
+    return _fitting(present, room or ROOM[place])
 
 
 def origins(entries: Sequence[str], user: Person) -> list[Origin]:

@@ -205,12 +205,20 @@ def of_id_token(
 
 
 def of_userinfo(
-    user: Profile, client: Client, scope: str, claims: Mapping[str, Iterable[str]]
+    user: Profile,
+    client: Client,
+    scope: str,
+    claims: Mapping[str, Iterable[str]],
+    *,
+    room: int | None = None,
 ) -> Claims:
-    """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`."""
+    """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`.
+
+    `room`: bytes of the client's own claims, if not those of userinfo.
+    """
     profile = _profile(user, client, scope, claims.get("userinfo", []))
     if client.own_claims:
-        return own_claims.of(client.own_claims, user, own_claims.USERINFO) | profile
+        return own_claims.of(client.own_claims, user, own_claims.USERINFO, room=room) | profile
     return profile
 
 

@@ -26,7 +26,7 @@ from sso import clock, context
 from sso.config.urls import ENDPOINTS
 from sso.crypto import secrets
 from sso.crypto.keys import KeyRing
-from sso.flow import narrowing, scopes, token_claims
+from sso.flow import narrowing, own_claims, scopes, token_claims
 from sso.flow.forwarded import CALLBACK, ForwardedRequest
 from sso.flow.resources import normalized
 from sso.oauth import resource_servers
@@ -174,7 +174,8 @@ def identity(client: RegisteredClient, grant: LiveGrant, origin: str) -> dict[st
         scope, requested = narrowing.what_is_left(client, grant.user.groups, grant)
     except narrowing.NothingLeft:
         return None
-    claims = token_claims.of_userinfo(grant.user, client, scope, requested)
+    room = own_claims.ROOM[own_claims.ACCESS_TOKEN]  # as for a token in a header
+    claims = token_claims.of_userinfo(grant.user, client, scope, requested, room=room)
     claims.pop("id", None), claims.pop("emailVerified", None)
     about_sign_in = {
         "auth_time": clock.timestamp(grant.auth_time),

@@ -16,7 +16,7 @@ from sso.services import accounts, clients
 from tests.conftest import Clock, Statements
 from tests.support.actors import BASE, ORIGIN, Browser, claims_of, header_of
 from tests.support.events import events
-from tests.support.factories import make_api, make_client, make_user, rotate
+from tests.support.factories import make_api, make_attribute, make_client, make_user, rotate
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
 
 
@@ -276,6 +276,18 @@ def test_groups(app: Flask, browser: Browser) -> None:
     assert headers["Remote-Name"].encode("latin-1").decode() == "Zoë Ångström"
     assert sorted(claims_of(headers["X-Sso-Assertion"])["groups"]) == ["staff", "wiki"]
     assert headers["Remote-User"] == str(user.id)
+
+
+def test_own_claims_fit_in_a_header(app: Flask, browser: Browser) -> None:
+    """Otherwise nginx would answer 502: it takes 4 or 8 KiB of headers."""
+    make_attribute(app, "notes", "list")
+    make_user(app, attributes={"notes": [f"{n:03}" + "x" * 150 for n in range(50)]})
+    own = ["notes=attribute:notes", "tenant=constant:acme"]
+    wiki = Proxied(app, make_proxied(app, own_claims=own))
+    wiki.sign_in(browser)
+    claims = claims_of(wiki.ask().headers["X-Sso-Assertion"])
+    assert "notes" not in claims
+    assert claims["tenant"] == "acme"
 
 
 def test_an_unverified_address_is_no_header(app: Flask, browser: Browser) -> None:
