@@ -17,6 +17,7 @@ from sqlalchemy import update
 
 from sso import clock
 from sso.extensions import db
+from sso.mfa import passkeys
 from sso.models import User
 from sso.ratelimit.storage import LimitStorage
 from sso.store import factors
@@ -110,6 +111,22 @@ def test_as_a_second_factor_it_need_not(
     page = browser.sign_in()
     answer = changed_handle(key.get(options_of(page)), handle)
     assert browser.submit(credential=answer).path.endswith("/account")
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(0, True), (1, False)])
+def test_an_answer_that_is_too_long_is_not_read(
+    app: Flask, browser: Browser, key: Authenticator, length: int, is_taken: bool
+) -> None:
+    """Alone and as a second factor; without the spaces, it would be right."""
+    page = browser.open(SIGN_IN)
+    most = passkeys.MAX_TEXT + length
+    form = {**page.fields, "credential": key.get(options_of(page)).ljust(most)}
+    browser.open(f"{BASE}/sign-in/passkey", method="POST", data=form)
+    assert is_signed_in(browser) is is_taken
+    other = Browser(app)
+    page = other.sign_in()
+    other.submit(credential=key.get(options_of(page)).ljust(most))
+    assert is_signed_in(other) is is_taken
 
 
 def test_a_passkey_is_registered_once(app: Flask, browser: Browser, key: Authenticator) -> None:

@@ -11,8 +11,10 @@ import pytest
 from flask import Flask
 
 from sso import audit, clock
+from sso.config.upstream.file import Upstreams
+from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
-from sso.models import User
+from sso.models import Identity, User
 from sso.services import credentials, mail_links
 from sso.store import users
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -20,6 +22,9 @@ from tests.support.factories import PASSWORD, make_user
 from tests.support.mailbox import Mailbox
 
 NEW = "another long password"
+DIRECTORY = LdapProvider(
+    id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
+)
 PAGES = ("new-password", "verify-email", "complete-sign-up")
 
 
@@ -216,6 +221,33 @@ def test_an_invitation_whose_mail_waits_is_of_no_use_to_an_account_in_use(
     set_it = ["user", "set-password", "ivy@example.com", "--password-stdin"]
     assert run(args=set_it, input=NEW + "\n").exit_code == 0
     assert not [mail for mail in mailbox.read() if "invited" in mail["Subject"]]
+
+
+def test_a_directory_that_is_connected_meanwhile_keeps_the_password(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the link is used up: somebody who leaves would keep a way in."""
+    ivy = make_user(app, "ivy@example.com", password=None)
+    app.extensions["sso.upstreams"] = Upstreams([DIRECTORY])
+    with app.app_context():
+        link = mail_links.make(mail_links.INVITE, ivy.email, ivy)[1]
+        db.session.commit()
+    browser, redeem = Browser(app), mail_links.redeem
+
+    def connect(secret: str, *purposes: str) -> object:
+        identity = Identity(user_id=ivy.id, provider="corp", issuer="ldap:corp", subject="1")
+        db.session.add(identity)
+        db.session.commit()
+        return redeem(secret, *purposes)
+
+    assert browser.open(link).status == 200
+    monkeypatch.setattr(mail_links, "redeem", connect)
+    page = browser.submit(new_password=NEW)
+    assert (page.status, "Change your password there." in page.html) == (403, True)
+    with app.app_context():
+        kept = users.find(ivy.id)
+        assert kept
+        assert kept.password_hash is None
 
 
 @pytest.mark.parametrize("had_password", [True, False])

@@ -7,8 +7,10 @@ import pytest
 from flask import Flask
 
 from sso.models import User
+from sso.store import clients
 from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty
+from tests.support.events import events
 from tests.support.factories import PASSWORD, make_client, make_user
 
 
@@ -29,9 +31,18 @@ def takes(client: RelyingParty, secret: str) -> bool:
     return answer.status_code == 200
 
 
-def test_a_rotated_secret_at_once(client: RelyingParty, run: Any) -> None:
-    fresh = run("client", "rotate-secret", client.client_id)["client_secret"]
+@pytest.mark.parametrize("hours", [(), ("--keep-old", "0")])
+def test_a_rotated_secret_at_once(
+    app: Flask, client: RelyingParty, run: Any, hours: tuple[str, ...]
+) -> None:
+    fresh = run("client", "rotate-secret", client.client_id, *hours)["client_secret"]
     assert (takes(client, client.client_secret), takes(client, fresh)) == (False, True)
+    with app.app_context():
+        stored = clients.find(client.client_id)
+        assert stored
+        assert stored.previous_secret_digest is None
+    (event,) = events(app, "client_secret_rotated")
+    assert "old_until" not in event
 
 
 @pytest.mark.parametrize(("minutes", "old"), [(119, True), (121, False), (60 * 24 * 400, False)])

@@ -18,7 +18,7 @@ from sso.models import Identity, User
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page, RelyingParty, claims_of
-from tests.support.factories import make_user
+from tests.support.factories import PASSWORD, make_user
 from tests.support.mailbox import Mailbox
 from tests.support.second_factors import code_of, is_signed_in
 
@@ -179,6 +179,27 @@ def test_the_second_factor_of_the_account_is_asked_for(
     corp.says = replace(DANA, has_two_factors=True)
     corp.browser = Browser(corp.app)
     assert corp.sign_in().path == f"{BASE}/account"
+
+
+def test_a_missing_second_factor_says_nothing_of_the_password(
+    corp: Corp, browser: Browser, user: User, clock: Clock, mailbox: Mailbox
+) -> None:
+    """The mail about a password that somebody knows would be wrong: the provider let them in."""
+    with corp.app.app_context():
+        secret = totp.new_secret()
+        assert totp.enrol(user.id, secret, code_of(secret))
+        db.session.commit()
+    corp.sign_in()
+    assert mailbox.subjects() == [(user.email, "A new way to sign in was added to your account")]
+    assert 'role="alert"' in browser.submit(code="000000").html
+    clock.move(minutes=11)
+    assert mailbox.subjects() == []
+    by_password = Browser(corp.app)
+    by_password.open(f"{BASE}/sign-in?local=1")
+    by_password.submit(email=user.email, password=PASSWORD)
+    clock.move(minutes=11)
+    (subject,) = mailbox.subjects()
+    assert "entered your password" in subject[1]
 
 
 def test_an_identity_removed_meanwhile_does_not_sign_in(

@@ -261,6 +261,26 @@ def test_users_of_before_are_found_and_taken_over(app: Flask, scim: Provisioner)
     assert row(app, str(dana.id)).claims["website"] == "https://dana.example"
 
 
+@pytest.mark.parametrize("name", ["erin@example.com", " ERIN@Example.com ", "dana@example.com"])
+def test_a_user_name_of_another_user_is_not_taken_over(
+    app: Flask, scim: Provisioner, name: str
+) -> None:
+    """By PATCH or PUT; Dana has no user name but the email address. One's own may be said again."""
+    make_user(app)
+    scim.user()
+    frida = scim.user(userName="frida@example.com")
+    path = f"/Users/{frida['id']}"
+    for answer in (
+        scim.patch(path, {"op": "replace", "path": "userName", "value": name}),
+        scim("PUT", path, {"schemas": [USER], "userName": name, "displayName": "Frida"}),
+    ):
+        refusal = answer.get_json()
+        assert (answer.status_code, refusal["scimType"]) == (409, "uniqueness")
+        assert refusal["detail"] == "there is already a user with this userName"
+    own = scim.patch(path, {"op": "replace", "path": "userName", "value": "FRIDA@example.com"})
+    assert own.get_json()["userName"] == "FRIDA@example.com"
+
+
 def test_a_name_that_is_changed_elsewhere_is_shown(app: Flask, scim: Provisioner) -> None:
     made = scim.user(displayName="Erin", name={"givenName": "Erin"})
     run = app.test_cli_runner().invoke

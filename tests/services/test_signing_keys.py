@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from sso import audit, context
+from sso import audit, context, database
 from sso.crypto import keys
+from sso.crypto.keys import KeyUnavailable
+from sso.extensions import db
 from sso.models import KeyState
 from sso.services import signing_keys
 from sso.services.signing_keys import RotationRefused
@@ -46,6 +48,21 @@ def test_one_key_that_does_not_open(app: Flask, state: KeyState) -> None:
     with app.app_context():
         close(state)
         assert not is_refused(lambda: rotate(discard=True))
+
+
+def test_keys_of_saml_sign_and_verify_no_tokens(app: Flask) -> None:
+    with app.app_context():
+        ring = context.key_ring()
+        before = ring.jwks()
+        signing_keys.ensure_saml(context.settings().secret_keys)
+        db.session.commit()
+        of_saml = stored.saml_keys(database.session_connection())
+        assert {row.state for row in of_saml} == {KeyState.ACTIVE, KeyState.NEXT}
+        ring.reload()
+        assert ring.jwks() == before
+        assert not {row.kid for row in of_saml} & {row.kid for row in stored.stored_signing_keys()}
+        with pytest.raises(KeyUnavailable, match=keys.NO_ACTIVE_KEY):
+            ring.active(keys.SAML)
 
 
 def test_no_key_opens(app: Flask) -> None:

@@ -8,10 +8,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from sso import audit
+from sso import audit, clock
 from sso.config.client_fields import AUTHORIZATION_CODE, JWT_BEARER
 from sso.extensions import db
-from sso.models import Grant, LogoutDelivery, User
+from sso.models import Grant, Identity, LogoutDelivery, User
 from sso.process import addresses
 from sso.services import accounts, clients, revocation
 from sso.services.checks import Invalid
@@ -223,6 +223,15 @@ def test_the_groups_of_an_api(app: Flask, bridge: Bridge, user: User) -> None:
             db.session.execute(update(User).where(User.id == user.id).values(groups=groups))
             db.session.commit()
         assert (bridge.ask().status_code == 200) is admitted
+
+
+def test_an_identity_that_its_directory_has_disabled(bridge: Bridge) -> None:
+    """Even if an operator has enabled the user again."""
+    assert bridge.ask().status_code == 200
+    with bridge.app.app_context():
+        db.session.execute(update(Identity).values(barred_at=clock.now()))
+        db.session.commit()
+    assert error_of(bridge.ask()) == (400, "invalid_grant")
 
 
 def test_a_client_of_a_group(app: Flask, bridge: Bridge, user: User) -> None:
