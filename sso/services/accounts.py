@@ -144,7 +144,6 @@ def update(
     roles.require_may_change(actor, [user.groups, members or ()])
     if disabled or (members is not None and roles.role_of(members) != roles.ADMIN):
         roles.keep_administrators(actor, [user])
-    _provision(user, provisioned)
     edit(
         user,
         email=email,
@@ -154,6 +153,7 @@ def update(
         attributes=attributes,
         party=attribute_values.party_of(actor),
     )
+    _provision(user, provisioned)  # after the queries above, which would write the user name
     _flush(user)
     switch(user, before, email_verified, disabled)
     if disabled:

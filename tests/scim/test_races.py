@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event, Thread
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError, Event, Thread
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
+from sso.scim.backend import Storage
 from sso.services import accounts, group_editing
 from sso.services.changes import ListEdit
 from sso.store import users
@@ -83,6 +85,27 @@ def test_one_of_two_equal_users_and_groups_is_made(app: Flask) -> None:
     ):
         calls = [lambda s, path=path, body=body: s("POST", path, body).status_code] * 3
         assert sorted(at_once(app, secret, *calls)) == [201, 409, 409]
+
+
+def test_one_of_two_users_gets_a_user_name(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have found it free; on SQLite the second waits for the first."""
+    secret, both, check = make_token(app, "scim:write"), Barrier(2), Storage._check_free
+    scim = Provisioner(app, secret)
+    paths = [f"/Users/{scim.user(userName=f'u{number}@example.com')['id']}" for number in range(2)]
+
+    def check_and_wait(storage: Storage, *names: Any) -> None:
+        check(storage, *names)
+        with suppress(BrokenBarrierError):
+            both.wait(1)
+
+    def rename(scim: Provisioner, path: str) -> Any:
+        return scim.patch(path, {"op": "replace", "path": "userName", "value": "erin@example.com"})
+
+    monkeypatch.setattr(Storage, "_check_free", check_and_wait)
+    answers = at_once(app, secret, *(lambda s, path=path: rename(s, path) for path in paths))
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    names = [scim.get(path)["userName"].partition("@")[0] for path in paths]
+    assert names in (["erin", "u1"], ["u0", "erin"])
 
 
 def test_members_that_come_at_once_all_come(app: Flask) -> None:
