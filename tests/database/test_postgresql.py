@@ -12,6 +12,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.store import prepared
 from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.events import events
 from tests.support.factories import make_client, make_user
 
 pytestmark = [
@@ -102,3 +103,12 @@ def test_a_changed_type_ends_no_more_than_a_request(own_tables: Flask) -> None:
     page = browser.authorize(client)
     assert (page.status, page.headers["Retry-After"]) == (503, "5")
     assert browser.authorize(client).code
+
+
+@pytest.mark.parametrize("email", ["dana@example.com\0", "\0", "da\0na@example.com"])
+def test_nobody_has_an_email_address_that_the_database_cannot_hold(app: Flask, email: str) -> None:
+    make_user(app)
+    page = Browser(app).sign_in(email)
+    assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+    assert "wrong" in page.html
+    assert [event["reason"] for event in events(app, "sign_in_failed")] == ["unknown"]

@@ -13,18 +13,20 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from sso import clock
+from sso import audit, clock
 from sso.crypto import keys, passwords
 from sso.endpoints import browser_session
 from sso.extensions import db
 from sso.jobs.worker import rotate_aged_keys
-from sso.models import BrowserSession, Grant, SigningKey, Token, User
-from sso.services import revocation
+from sso.models import BrowserSession, Consent, Grant, Mail, SigningKey, Token, TotpSecret, User
+from sso.services import credentials, revocation
+from sso.store import grants, users
 from sso.store import keys as stored_keys
-from sso.store import users
+from tests.store.test_agent_races import overlapping
 from tests.support.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
+on_postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 def at_once(count: int, act: Callable[[], Any]) -> list[Any]:
@@ -194,3 +196,50 @@ def test_old_and_new_refresh_tokens_at_once(
         client.refresh(new)
         assert client.refresh(old).get_json()["error"] == "invalid_grant"
         assert all(client.refresh(token).status_code == 400 for token in given)
+
+
+@on_postgresql
+def test_consents_of_two_tabs_are_all_kept(
+    app: Flask, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second reads what the first has written; without the lock, both would read the same."""
+    names, both, merged = iter(("openid", "profile", "email")), Barrier(2), grants._merged
+
+    def allow() -> None:
+        with app.app_context():
+            grants.remember_consent(user.id, client.client_id, [next(names)])
+            db.session.commit()
+
+    def meet(*scopes: Any) -> str:
+        with suppress(BrokenBarrierError):
+            both.wait(1)
+        return merged(*scopes)
+
+    allow()
+    monkeypatch.setattr(grants, "_merged", meet)
+    at_once(2, allow)
+    with app.app_context():
+        (scope,) = db.session.scalars(select(Consent.scope))
+        assert set(scope.split()) == {"openid", "profile", "email"}
+
+
+@on_postgresql
+def test_a_factor_that_is_added_while_all_are_reset(app: Flask, user: User) -> None:
+    """It goes with the others, and is counted, so that the user hears of it."""
+    removed = []
+
+    def add() -> None:
+        assert users.lock(user.id)
+        db.session.add(TotpSecret(user_id=user.id, sealed_secret="x"))
+        db.session.flush()
+
+    def reset() -> None:
+        loaded = users.find(user.id)
+        assert loaded
+        removed.append(credentials.reset_factors(audit.SYSTEM, loaded))
+
+    overlapping(app, add, reset)
+    with app.app_context():
+        assert db.session.scalars(select(TotpSecret)).all() == []
+        assert "factor_removed" in db.session.scalars(select(Mail.kind)).all()
+    assert removed == [1]
