@@ -183,13 +183,27 @@ def parsed(entry: str) -> OwnClaim:
 def _json_value(text: str) -> Any:
     """Parse JSON that every reader of a token understands. Raises `ValueError`."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_whole_number)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError:
         raise ValueError(text) from None
     if value is None:
         raise ValueError(text)
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is there twice")  # readers disagree about which one counts
+    return members
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)
+    if abs(number) >= 2**53:
+        raise ValueError("JavaScript would round it")
+    return number
 
 
 def names_of(entries: Iterable[str]) -> list[str]:

@@ -61,7 +61,7 @@ def flush(app: Flask) -> bool:
 
 def add(connection: Connection, refusals: Sequence[Refusal]) -> None:
     """Write refusals, and delete the oldest of each bucket that has more than `KEPT`."""
-    # Shorter than it takes to find a deadlock: whoever deletes clients or users goes first.
+    # Shorter than it takes to find a deadlock: deleting clients or users goes first.
     dialects.set_lock_timeout(connection, "500ms")
     buckets = defaultdict(list)
     for refusal in refusals:
