@@ -5,8 +5,11 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
-from sso.models import User
+from sso.extensions import db
+from sso.flow import scopes
+from sso.models import Grant, User
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser
 from tests.support.factories import make_api, make_client, make_user
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
@@ -164,6 +167,48 @@ def test_another_state_of_the_same_browser(wiki: Proxied, browser: Browser, user
     state = other.partition("state=")[2].partition("&")[0]
     before = way.partition("state=")[2].partition("&")[0]
     assert wiki.ask(way.replace(before, state)).status_code == 400
+
+
+DOCS = "https://docs.example.com"
+
+
+def test_a_response_at_another_host_of_the_application(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """Though it has the browser's cookies; and the response is not used up."""
+    wiki = Proxied(app, make_proxied(app, proxy_urls=[WIKI, DOCS]))
+    way = wiki.callback(browser, wiki.ask())
+    assert Proxied(app, wiki.client_id, DOCS, dict(wiki.cookies)).ask(way).status_code == 400
+    assert wiki.ask(way).status_code == 303
+
+
+@pytest.mark.parametrize("changed", [{}, {"redirect_uri": f"{DOCS}/.sso/callback"}, {"nonce": "x"}])
+def test_a_request_that_was_changed_on_the_way(
+    app: Flask, browser: Browser, user: User, changed: dict[str, str]
+) -> None:
+    """With the right state and challenge, in the right browser."""
+    wiki = Proxied(app, make_proxied(app, proxy_urls=[WIKI, DOCS]))
+    query = dict(parse_qsl(wiki.ask().headers["Location"].partition("?")[2]))
+    browser.open_authorize(query | changed)
+    way = browser.sign_in().url.partition("example.com")[2]
+    assert way.startswith("/.sso/callback?")
+    assert wiki.ask(way).status_code == (400 if changed else 303)
+
+
+def test_offline_access_outlives_no_session(app: Flask, browser: Browser, user: User) -> None:
+    """The person added it to the request."""
+    wiki = Proxied(app, make_proxied(app, scope="openid offline_access"))
+    query = dict(parse_qsl(wiki.ask().headers["Location"].partition("?")[2]))
+    browser.open_authorize(query | {"scope": "openid offline_access", "prompt": "consent"})
+    browser.sign_in()
+    browser.submit(decision="allow", scope_offline_access="1")
+    assert wiki.ask(browser.page.url.removeprefix(WIKI)).status_code == 303
+    assert wiki.ask().status_code == 200
+    with app.app_context():
+        assert scopes.is_offline(db.session.scalars(select(Grant.scope)).one())
+    browser.open(f"{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    assert wiki.ask().status_code == 303
 
 
 def test_a_request_that_was_not_made_here(

@@ -95,6 +95,28 @@ def test_what_the_application_asks_for_is_passed_on(
     assert "redirect_uri" in parameters(press(browser))
 
 
+@pytest.mark.parametrize(("age", "is_refused"), [(None, True), (62, True), (58, False), (0, False)])
+def test_a_provider_that_did_not_ask_again(
+    corp: Upstream,
+    browser: Browser,
+    client: RelyingParty,
+    clock: Clock,
+    age: int | None,
+    is_refused: bool,
+) -> None:
+    """The application demands a new sign-in, and the provider answers with an old one, or of no
+    known age."""
+    browser.open(corp.authorize(press(browser)))
+    clock.move(minutes=10)
+    browser.authorize(client, prompt="login")
+    url = press(browser)
+    corp.says["auth_time"] = None if age is None else int(clock.now().timestamp()) - age
+    page = browser.open(corp.authorize(url))
+    assert ("did not ask you to sign in again" in page.html) is is_refused
+    page = browser.authorize(client, prompt="login") if is_refused else page
+    assert (("decision", "allow") in page.buttons) is not is_refused
+
+
 def test_an_older_sign_in_there_makes_none_here_older(
     corp: Upstream, browser: Browser, client: RelyingParty, clock: Clock
 ) -> None:

@@ -291,3 +291,20 @@ def test_a_token_without_the_scope_touches_nobody_of_the_staff(app: Flask, group
                 act(token, loaded(plain))
     with app.app_context(), pytest.raises(roles.NotAllowed, match="scim:privileged"):
         accounts.create(token, email="new@example.com", name="New", groups=["x", group])
+
+
+@pytest.mark.parametrize("group", [ADMINS, HELPDESK])
+def test_a_token_without_the_scope_takes_nobody_out_of_the_staff(app: Flask, group: str) -> None:
+    """What somebody was counts, too, if they stay in another group."""
+    make_user(app, "other@example.com", groups=[ADMINS])
+    one = make_user(app, groups=[group, "board"])
+    token = Actor("API token", changes_staff=False)
+    for edit in (ListEdit(removed=(group,)), ListEdit(whole=("board",))):
+        with app.app_context():
+            with pytest.raises(roles.NotAllowed, match="scim:privileged"):
+                accounts.update(token, one.id, memberships=edit)
+            db.session.rollback()
+            assert loaded(one).groups == [group, "board"]
+            accounts.update(OPERATOR, one.id, memberships=edit)
+            assert loaded(one).groups == ["board"]
+            db.session.rollback()
