@@ -12,6 +12,7 @@ from sso.flow import scopes
 from sso.models import Grant, User
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser
 from tests.support.factories import make_api, make_client, make_user
+from tests.support.proofs import DPoP
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
 
 
@@ -245,6 +246,20 @@ def test_tokens_for_others(app: Flask, browser: Browser, user: User) -> None:
     token = reader.exchange(member.sign_in("ann@example.com").code).get_json()["access_token"]
     headers = {"Authorization": f"Bearer {token}", "Sec-Fetch-Mode": "cors"}
     assert wiki.ask("/", headers).status_code == 200
+
+
+def test_a_token_that_is_bound_to_a_key(app: Flask, browser: Browser, user: User) -> None:
+    """The proxy passes no proof on, so a stolen one would be as good as any other."""
+    wiki = Proxied(app, make_proxied(app))
+    reader = make_client(app, apis=[make_api(app, WIKI)], first_party=True)
+    page = browser.approve(reader, resource=WIKI, scope="openid read")
+    answer = reader.exchange(page.code, DPoP().header())
+    assert answer.get_json()["token_type"] == "DPoP"
+    token = answer.get_json()["access_token"]
+    for scheme in ("Bearer", "DPoP"):
+        headers = {"Authorization": f"{scheme} {token}", "Sec-Fetch-Mode": "cors"}
+        answer = wiki.ask("/", headers)
+        assert (answer.status_code, answer.headers["Remote-User"]) == (401, "")
 
 
 def test_another_kind_of_client(app: Flask, browser: Browser, user: User) -> None:
