@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,12 +11,14 @@ from uuid import UUID
 import pytest
 from flask import Flask
 from sqlalchemy import NullPool, create_engine, select, text, update
+from sqlalchemy.exc import IntegrityError
 
 from sso import clock
 from sso.cli import apply as applying
 from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import AuditEvent, Group, Identity, Mail, User
+from sso.services.checks import Invalid
 from sso.store import users
 from tests.support.actors import Browser
 from tests.support.factories import PASSWORD, make_client, make_user
@@ -37,7 +39,10 @@ def person(number: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def apply(app: Flask, tmp_path: Path) -> Apply:
     """Apply a file with these people; gives what it prints as JSON."""
+    return apply_to(app, tmp_path)
 
+
+def apply_to(app: Flask, tmp_path: Path) -> Apply:
     def run(people: Iterable[dict[str, Any]], *options: str, code: int = 0, **more: Any) -> Any:
         path = tmp_path / "sso.json"
         path.write_text(json.dumps({"format": 1, "users": list(people), **more}))
@@ -220,18 +225,31 @@ def test_who_appears_is_locked_before_it_is_compared(
 
 
 def test_who_appears_after_the_lock_stops_it(
-    app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+    app_on_each: Flask,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pool: ThreadPoolExecutor,
 ) -> None:
-    lock = applying.lock_everything
+    """On SQLite nobody appears: another one who writes waits, and finds the person there."""
+    apply, lock, appearing = apply_to(app_on_each, tmp_path), applying.lock_everything, []
 
     def lock_and_appear(work: applying.Work) -> None:
         lock(work)
-        pool.submit(make_user, app, "person1@example.com").result(10)
+        appearing.append(pool.submit(make_user, app_on_each, "person1@example.com"))
+        wait(appearing, 10 if database == "postgresql" else 0.5)
 
     monkeypatch.setattr(applying, "lock_everything", lock_and_appear)
-    assert "at this moment; try again" in apply([person(1), person(2)], code=1)
-    with app.app_context():
-        assert [user.name for user in users.every()] == ["Dana Demo"]
+    if database == "postgresql":
+        assert "at this moment; try again" in apply([person(1), person(2)], code=1)
+        expected = ["Dana Demo"]
+    else:
+        apply([person(1), person(2)])
+        with pytest.raises((Invalid, IntegrityError)):
+            appearing[0].result(20)
+        expected = ["Person 1", "Person 2"]
+    with app_on_each.app_context():
+        assert [user.name for user in users.every()] == expected
 
 
 FIRST, SECOND = (f"0198a2f4-1111-4222-8333-44445555666{n}" for n in range(2))
