@@ -10,9 +10,9 @@ from flask import Flask
 from sso import audit
 from sso.extensions import db
 from sso.models import Client, Consent, User
+from sso.oauth import document_clients
 from sso.process import http_call
 from sso.services import agents
-from tests.conftest import Clock
 from tests.support.actors import Browser, Page, RelyingParty, claims_of
 from tests.support.agents import AGENT, CALLBACK, Hosts, agent, hosts
 from tests.support.factories import make_api, make_client
@@ -212,13 +212,12 @@ def test_the_agent_of_one_domain_is_not_that_of_another(
 
 
 def test_a_domain_that_is_blocked_while_the_answer_is_handled(
-    app: Flask, browser: Browser, user: User, hosts: Hosts, clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    app: Flask, browser: Browser, user: User, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The document is read before the transaction that stores the agent."""
     party = agent(app)
     asked(browser, party)
-    clock.move(minutes=6)  # the document is read again
+    document_clients.init_app(app)  # another process: it waits until it has read the document
 
     def block_meanwhile(*arguments: Any, **options: Any) -> Any:
         with app.app_context():
