@@ -15,7 +15,14 @@ from sso.cli.clients import (
     option_of,
     with_options,
 )
-from sso.cli.commands import Failure, Group, confirm, json_option, unknown, yes_option
+from sso.cli.commands import (
+    Group,
+    confirm,
+    json_option,
+    named_texts,
+    unknown,
+    yes_option,
+)
 from sso.cli.output import print_changes, print_json, print_line, print_record, print_table
 from sso.config.attribute_fields import FIELDS, FIXED
 from sso.extensions import db
@@ -148,18 +155,7 @@ def edits_of(texts: Iterable[str]) -> dict[str, Any]:
 
     Raises `Failure`.
     """
-    edits: dict[str, str] = {}
-    errors = []
-    for entry in texts:
-        name, separator, text = entry.partition("=")
-        if not separator:
-            errors.append(f"the attribute {entry!r} is not NAME=VALUE")
-        elif name in edits:
-            errors.append(f"the attribute {name!r} is given twice")
-        else:
-            edits[name] = text
-    if errors:
-        raise Failure("; ".join(errors))
+    edits = named_texts(texts, "attribute")
     return attributes.of_texts(edits) if edits else {}
 
 

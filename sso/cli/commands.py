@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
@@ -45,6 +45,23 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
+
+
+def named_texts(texts: Iterable[str], noun: str) -> dict[str, str]:
+    """Return what NAME=VALUE arguments say, by name. Raises `Failure` with every error."""
+    values: dict[str, str] = {}
+    errors = []
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            errors.append(f"the {noun} {text!r} is not NAME=VALUE")
+        elif name in values:
+            errors.append(f"the {noun} {name!r} is given twice")
+        else:
+            values[name] = value
+    if errors:
+        raise Failure("; ".join(errors))
+    return values
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from sso.cli.commands import (
     ask_password,
     confirm,
     json_option,
+    named_texts,
     password_stdin_option,
     unknown,
     yes_option,
@@ -180,19 +181,8 @@ def delete(identifier: str, yes: bool, as_json: bool) -> None:
 
 def _parsed(texts: Iterable[str]) -> dict[str, Any]:
     """Parse NAME=VALUE; the claim is `None` if the value is empty."""
-    claims: dict[str, Any] = {}
-    errors = []
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            errors.append(f"the claim {text!r} is not NAME=VALUE")
-        elif name in claims:
-            errors.append(f"the claim {name!r} is given twice")
-        else:
-            claims[name] = _typed(name, value) if value else None
-    if errors:
-        raise Failure("; ".join(errors))
-    return claims
+    values = named_texts(texts, "claim")
+    return {name: _typed(name, value) if value else None for name, value in values.items()}
 
 
 def _typed(name: str, value: str) -> Any:

@@ -12,7 +12,7 @@ from tests.support.each import each
 from tests.support.scene import Scene
 
 # Python functions that one request calls, the test client's among them, with the versions of
-# constraints.txt: 799 and 2,681. It was 984 and 3,573 when Flask asked whether each function is a
+# constraints.txt: 811 and 2,713. It was 984 and 3,573 when Flask asked whether each function is a
 # coroutine, and Jinja and Flask-Babel looked up globals and languages again and again.
 MOST_CALLS = {"userinfo": 840, "sign-in page": 2_800}
 
