@@ -434,6 +434,8 @@ ADDRESSES = {
         f"{BASE}/admin/webhook/{name}": {"GET", "POST"}
         for name in ("new", "edit", "test", "act", "retry")
     },
+    f"{BASE}/admin/sessions": {"GET", "POST"},
+    f"{BASE}/admin/sessions/export": {"GET"},
     f"{BASE}/admin/emails": {"GET", "POST"},
     f"{BASE}/admin/emails/export": {"GET"},
     f"{BASE}/admin/emails/failed": {"GET", "POST"},

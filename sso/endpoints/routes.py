@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         people_import,
         people_list,
         server_pages,
+        session_list,
         troubleshooting,
         webhooks,
     )
@@ -82,6 +83,7 @@ else:
     admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     server_pages = program.late_functions("sso.endpoints.admin.server_pages")
+    session_list = program.late_functions("sso.endpoints.admin.session_list")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
     webhooks = program.late_functions("sso.endpoints.admin.webhooks")
 
@@ -257,6 +259,8 @@ ROUTES = (
     Route("{base}/admin/attribute", "attribute", attributes.attribute, blueprint=ADMIN),
     Route("{base}/admin/attribute/delete", "attribute_delete", attributes.delete,
           blueprint=ADMIN),
+    Route("{base}/admin/sessions", "sessions", session_list.sessions, blueprint=ADMIN),
+    Route("{base}/admin/sessions/export", "sessions_export", session_list.export, GET, ADMIN),
     Route("{base}/admin/groups", "groups", groups.groups, blueprint=ADMIN),
     Route("{base}/admin/groups/export", "groups_export", groups.export, GET, ADMIN),
     Route("{base}/admin/group", "group", groups.group, blueprint=ADMIN),

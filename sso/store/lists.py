@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
@@ -63,6 +63,11 @@ class Order:
     is_descending: bool = False
     is_key_first: bool = False
     is_of_beginnings: bool = False
+
+    @property
+    def reversed(self) -> "Order":
+        """The other direction of the same index."""
+        return replace(self, is_descending=not self.is_descending)
 
     def page(self, statement: Select[T], cursor: str | None, size: int = PAGE) -> Slice[T]:
         """Return one page of the selected rows; without a cursor, the first one.

@@ -1,19 +1,19 @@
 """Statements about browser sessions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
 from sso import clock
 from sso.extensions import db
-from sso.models import BrowserSession, Client, Consent, User
+from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
-from sso.store.lists import batches
+from sso.store.lists import Order, batches
 
 
 class CurrentSession(NamedTuple):
@@ -217,3 +217,34 @@ def _live_of(user_id: UUID) -> Select[BrowserSession]:
         )
         .order_by(BrowserSession.last_seen_at.desc())
     )
+
+
+NEWEST_FIRST = Order((BrowserSession.created_at, BrowserSession.id), is_descending=True)
+
+
+def live(user_id: UUID | None = None, *, at: datetime | None = None) -> Select[BrowserSession]:
+    """Select the live sessions of a user, or of everyone, to be ordered by `NEWEST_FIRST`.
+
+    `at`: the moment at which they are live; by default, now.
+    """
+    statement = select(BrowserSession).where(
+        BrowserSession.ended_at.is_(None), BrowserSession.expires_at > (at or clock.now())
+    )
+    if user_id is not None:
+        return statement.where(BrowserSession.user_id == user_id)
+    return statement
+
+
+def live_with(session_ids: Collection[UUID]) -> Sequence[BrowserSession]:
+    """Return the live sessions with these ids."""
+    return db.session.scalars(live().where(BrowserSession.id.in_(session_ids))).all()
+
+
+def application_counts(session_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return how many applications each session has signed in to, without those that ended."""
+    statement = (
+        select(Grant.session_id, func.count(Grant.client_id.distinct()))
+        .where(Grant.session_id.in_(session_ids), Grant.ended_at.is_(None))
+        .group_by(Grant.session_id)
+    )
+    return {session_id: count for session_id, count in db.session.execute(statement) if session_id}

@@ -56,6 +56,7 @@ SECTIONS = (
     Section(N_("People"), "people", is_for_helpdesk=True, area=_PEOPLE),
     Section(N_("Groups"), "groups", area=_PEOPLE),
     Section(N_("Attributes"), "attributes", area=_PEOPLE),
+    Section(N_("Sessions"), "sessions", area=_PEOPLE),
     Section(N_("Applications"), "applications"),
     Section(N_("APIs"), "apis"),
     Section(N_("MCP servers"), "mcp_servers"),
@@ -191,6 +192,17 @@ def choice(name: str, choices: Container[str]) -> str:
     """Return the filter of this name in the URL, or "" unless it is one of the choices."""
     value = request.args.get(name, "")
     return value if value in choices else ""
+
+
+Orders = Mapping[str, tuple[str, Order]]  # by the value in the URL, each with a title
+
+
+def by_age(newest_first: Order) -> Orders:
+    """Return the orders of a list that an index has by time."""
+    return {
+        "": (N_("Newest first"), newest_first),
+        "oldest": (N_("Oldest first"), newest_first.reversed),
+    }
 
 
 def chosen(**filters: str) -> dict[str, str]:

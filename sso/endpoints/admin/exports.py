@@ -43,13 +43,24 @@ def moment(time: datetime) -> str:
 
 
 def rows(order: Order, statement: Select[Any]) -> Iterator[Any]:
-    """Yield all rows in batches, without an open transaction between them."""
+    """Yield all rows, without an open transaction meanwhile."""
+    for batch, _ in batches(order, statement, lambda _: None):
+        yield from batch
+
+
+def batches(
+    order: Order, statement: Select[Any], read: Callable[[Sequence[Any]], T]
+) -> Iterator[tuple[Sequence[Any], T]]:
+    """Yield all rows in batches, each with what `read` reads about it, without an open transaction
+    between them.
+    """
     cursor: str | None = None
     while True:
         batch = order.page(statement, cursor, _BATCH)
+        about = read(batch.rows)
         db.session.expunge_all()
         db.session.rollback()
-        yield from batch.rows
+        yield batch.rows, about
         if (cursor := batch.next) is None:
             return
 

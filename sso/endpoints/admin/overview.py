@@ -284,7 +284,7 @@ def _figures() -> list[Figure]:
         (N_("With a second factor"), totals.with_second_factor, None),
         (N_("Groups"), totals.groups, admin_page.url("groups")),
         (N_("Applications"), totals.clients, admin_page.url("applications")),
-        (N_("Sessions"), totals.sessions, None),
+        (N_("Sessions"), totals.sessions, admin_page.url("sessions")),
         (N_("Emails waiting"), totals.mails, admin_page.url("emails", state="waiting")),
     )
     return [

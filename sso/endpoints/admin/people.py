@@ -43,7 +43,7 @@ def _api_tokens(user: User) -> list[str]:
     return [Message("API tokens that this person created are revoked, too: %(names)s", names=names)]
 
 
-_ENDED = N_("The sessions were ended.")
+ENDED = N_("The sessions were ended.")
 ACTIONS: dict[str, Action[User]] = {
     "invite": Action(
         label=N_("Send the invitation again"),
@@ -206,7 +206,7 @@ PERSON = Resource(
             "The account was created, but no invitation is sent: this address has had too many "
             "within the last hour, or receives none. Send it again later."
         ),
-        "sessions-ended": _ENDED,
+        "sessions-ended": ENDED,
         "imported": N_("The people were imported. Send invitations to those without a password."),
         "created": N_("The account was created."),
         "edited": N_("The changes were saved."),
@@ -251,7 +251,7 @@ SESSION = Resource[BrowserSession](
         "end": Action(
             label=N_("End the sessions"),
             question=N_("The browser is signed out."),
-            done=_ENDED,
+            done=ENDED,
             run=lambda actor, session: authentication.end_some(
                 actor, admin_page.person(), [session.id]
             ),
@@ -261,22 +261,27 @@ SESSION = Resource[BrowserSession](
         )
     },
 )
+
+
+def describe_session(session: BrowserSession) -> tuple[str, str, str]:
+    """Return the id of a session, its browser, and where and when it was last used."""
+    detail = f"{session.address} · {exports.moment(session.last_seen_at)}"
+    return str(session.id), languages.browser_name(session.browser), detail
+
+
 _SESSIONS = Several(
     resource=SESSION,
     tasks=("end",),
     find=lambda ids: [
         session for session in sessions.of_user(admin_page.uuid()) if str(session.id) in ids
     ],
-    line=lambda session: (
-        str(session.id), languages.browser_name(session.browser),
-        f"{session.address} · {exports.moment(session.last_seen_at)}",
-    ),
+    line=describe_session,
     page="person",
     done="sessions-ended",
     run=lambda _, actor, chosen: authentication.end_some(
         actor, admin_page.person(), [session.id for session in chosen]
     ),
-)  # fmt: skip
+)
 
 
 def person() -> Response:
