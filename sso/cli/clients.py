@@ -553,13 +553,13 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     issued = [("client_secret", secret)] if client.has_secret else []
     issuer = context.settings().issuer
     if client.is_saml:
-        base = f"{context.settings().base_url}/saml"
+        base = context.settings().base_url
         print_record([
             ("client_id", client.client_id),
             ("entity ID", client.entity_id),
-            ("our entity ID and metadata", f"{base}/metadata"),
-            ("single sign-on", f"{base}/sso"),
-            ("single logout", f"{base}/slo"),
+            ("our entity ID and metadata", base + urls.SAML_METADATA),
+            ("single sign-on", base + urls.SAML_SIGN_ON),
+            ("single logout", base + urls.SAML_LOGOUT),
         ])  # fmt: skip
         print_line("It speaks SAML: it has no secret. Give it the URL of our metadata.")
         return

@@ -491,6 +491,7 @@ _TABLE = (
         form=Input(N_("SAML: entity ID"), N_("Only for applications that speak SAML."),
                    panel=SAML),
         fact=Fact(),
+        preset=InPreset("entity_id", "entity ID"),
     ),
     Field(
         "saml_acs_urls", Kind.REDIRECT_URIS,
@@ -502,6 +503,7 @@ _TABLE = (
         form=Input(N_("SAML: assertion consumer services, one on each line"),
                    N_("They get the assertions; the first is the default."), rows=2, panel=SAML),
         fact=Fact(N_("SAML: assertion consumer services")),
+        preset=InPreset("acs_urls", "assertion consumer services"),
     ),
     Field(
         "saml_logout_url", Kind.URL, "SAML: URL for single logout by redirect.",
@@ -510,6 +512,7 @@ _TABLE = (
         form=Input(N_("SAML: single logout URL"),
                    N_("Where the browser goes when a person signs out."), panel=SAML),
         fact=Fact(),
+        preset=InPreset("logout_url", "single logout URL"),
     ),
     Field(
         "saml_name_id", Kind.CHOICE,
@@ -520,6 +523,7 @@ _TABLE = (
         form=Input(N_("SAML: NameID"), N_("As what the application knows a person."), panel=SAML,
                    empty=N_("As usual: a random identifier, another one at each application")),
         fact=Fact(),
+        preset=InPreset("name_id", "NameID"),
     ),
     Field(
         "saml_attributes", Kind.ATTRIBUTES,
@@ -532,6 +536,7 @@ _TABLE = (
                    N_("The name and the claim: mail=email. Without any, all claims are sent."),
                    rows=2, panel=SAML),
         fact=Fact(N_("SAML: attributes")),
+        preset=InPreset("attributes", "attributes"),
     ),
     Field(
         "saml_certificates", Kind.CERTIFICATES,

@@ -27,6 +27,9 @@ ENDPOINTS = {
     "introspection": "/oauth2/introspect",
     "end_session": "/oauth2/end-session",
 }
+SAML_METADATA = "/saml/metadata"  # which is our entity ID, too
+SAML_SIGN_ON = "/saml/sso"
+SAML_LOGOUT = "/saml/slo"
 FORWARD_AUTH = "/forward-auth"  # then a slash and the client ID
 REGISTRATION = "/oauth2/register"  # in the metadata only if it is open to everybody
 # RFC 3986 §2: reserved, unreserved and the percent sign; nothing else stands in a URI.

@@ -30,7 +30,7 @@ from sso.ratelimit import refusals
 from sso.saml import bindings, documents, received, sent, xml_signatures
 from sso.saml.bindings import RedirectSignature, WeakAlgorithm, WrongSignature
 from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, Element, Malformed
-from sso.saml.provider_metadata import base64_der, certificates, from_base64
+from sso.saml.provider_metadata import base64_der, certificates, of_public_key
 from sso.saml.received import ONE_FACTOR_CONTEXTS, TWO_FACTOR_CONTEXTS, AuthnRequest
 from sso.saml.sent import NameId, SigningKey, Statement
 from sso.store import approvals, redemption
@@ -89,15 +89,15 @@ class Verified(NamedTuple):
 
 def entity_id() -> str:
     """Return our entity ID, which is the URL of our metadata."""
-    return f"{context.settings().base_url}/saml/metadata"
+    return context.settings().base_url + urls.SAML_METADATA
 
 
 def sign_on_url() -> str:
-    return f"{context.settings().base_url}/saml/sso"
+    return context.settings().base_url + urls.SAML_SIGN_ON
 
 
 def logout_url() -> str:
-    return f"{context.settings().base_url}/saml/slo"
+    return context.settings().base_url + urls.SAML_LOGOUT
 
 
 def verify(
@@ -457,11 +457,7 @@ def signing_key(connection: Connection) -> SigningKey:
         private = keys.private_key(context.settings().secret_keys, row)
         _keys.clear()
         _keys[row.sealed_private_jwk] = private
-    return SigningKey(_keys[row.sealed_private_jwk], _certificate(row.public_jwk))
-
-
-def _certificate(public_jwk: str) -> str:
-    return from_base64(json.loads(public_jwk)["x5c"][0])
+    return SigningKey(_keys[row.sealed_private_jwk], of_public_key(row.public_jwk))
 
 
 def published_certificates(connection: Connection) -> list[str]:
@@ -469,7 +465,7 @@ def published_certificates(connection: Connection) -> list[str]:
     rows = stored_keys.saml_keys(connection)
     states = (KeyState.ACTIVE, KeyState.NEXT)
     return [
-        base64_der(_certificate(row.public_jwk))
+        base64_der(of_public_key(row.public_jwk))
         for state in states
         for row in rows
         if row.state == state

@@ -52,6 +52,7 @@ class Credentials:
     scope: str
     id_token_alg: str
     service_name: str  # of this server, on the button that leads here
+    certificate: str = ""  # of this server, as PEM, for an application that speaks SAML
 
 
 def missing(preset: Preset, url: str | None, options: Mapping[str, str]) -> dict[str, str]:
@@ -62,7 +63,10 @@ def missing(preset: Preset, url: str | None, options: Mapping[str, str]) -> dict
     for name, option in preset.options.items():
         if option.default is None and name not in options:
             choices = f" ({', '.join(option.choices)})" if option.choices else ""
-            meanings[name] = option.help + choices
+            example = f", such as {option.example}" if option.example else ""
+            meanings[name] = (
+                option.help.rstrip(".") + example if example else option.help
+            ) + choices
     return meanings
 
 
@@ -142,9 +146,14 @@ def registration(installation: Installation, base_url: str) -> dict[str, Any]:
     values = {
         field.name: filled(getattr(registration, field.preset.name))
         for field in FIELDS.values()
-        if field.preset
+        if field.preset and _is_registered(field.name, installation.preset)
     }
     return {**values, "preset": installation.described}
+
+
+def _is_registered(name: str, preset: Preset) -> bool:
+    """Return whether a preset registers a field: what belongs to tokens is not of SAML."""
+    return name in ("scope", "home_url") or name.startswith("saml_") == preset.is_saml
 
 
 def home_url(installation: Installation, base_url: str) -> str | None:
@@ -217,13 +226,14 @@ def _variables(installation: Installation, base_url: str) -> dict[str, Any]:
         "issuer_host": urlsplit(base_url).hostname,
         "discovery": f"{base_url}/.well-known/openid-configuration",
         "endpoints": {name: base_url + path for name, path in ENDPOINTS.items()},
+        **{name: base_url + path for name, path in templates.SAML_URLS.items()},
     }
 
 
 def example(preset: Preset) -> Installation:
     """Return an installation with the preset's own examples and defaults."""
     options = {
-        name: option.choices[0] if option.choices else f"your-{name.replace('_', '-')}"
+        name: option.example or next(iter(option.choices), f"your-{name.replace('_', '-')}")
         for name, option in preset.options.items()
         if option.default is None
     }

@@ -71,6 +71,8 @@ def errors_in(preset: Preset) -> Iterator[str]:
         yield f"registration: the profile {preset.registration.profile!r} is not {FAPI2}"
     elif preset.registration.profile and not preset.has_keys:
         yield f'registration: the profile {FAPI2} needs auth_method = "{PRIVATE_KEY_JWT}"'
+    if bool(preset.registration.acs_urls) != preset.is_saml:
+        yield "registration: entity_id and acs_urls belong together"
     if preset.has_keys != bool(preset.preparation.strip()):
         yield f'auth_method = "{PRIVATE_KEY_JWT}" and a preparation belong together'
     if _CONTROLS.search(preset.preparation):
@@ -99,6 +101,7 @@ def _template_errors(preset: Preset) -> Iterator[str]:
     if preset.url is not None:
         everywhere |= templates.URL_PARTS
     client = templates.CLIENT - (set() if preset.has_secret else {"client_secret"})
+    client -= set() if preset.is_saml else {"certificate"}
     used: set[str] = set()
     for where, text, filters in _templates(preset):
         if _CONTROLS.search(text):

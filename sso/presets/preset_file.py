@@ -25,14 +25,23 @@ class Registration:
     home_url: str | None = None
     profile: str | None = None
     proxy_urls: tuple[str, ...] = ()
+    entity_id: str | None = None
+    acs_urls: tuple[str, ...] = ()
+    logout_url: str | None = None
+    name_id: str | None = None
+    attributes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Option:
-    """A value that differs between installations; without a default it is required."""
+    """A value that differs between installations; without a default it is required.
+
+    `example`: such a value, where not any text is one.
+    """
 
     help: str
     default: str | None = None
+    example: str | None = None
     choices: tuple[str, ...] = ()
 
 
@@ -88,6 +97,10 @@ class Preset:
     @property
     def has_secret(self) -> bool:
         return has_secret(self.registration.auth_method)
+
+    @property
+    def is_saml(self) -> bool:
+        return self.registration.entity_id is not None
 
     @property
     def has_keys(self) -> bool:

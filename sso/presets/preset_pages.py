@@ -12,6 +12,7 @@ from sso.presets.installation import Credentials
 from sso.presets.preset_file import Preset
 
 BASE_URL = "https://login.example.com/api/auth"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIID…\n-----END CERTIFICATE-----"
 
 
 def write(folder: Path) -> None:
@@ -34,12 +35,12 @@ def page(preset: Preset) -> str:
     metadata = installation.registration(example, BASE_URL)
     credentials = Credentials(
         "CLIENT_ID", "CLIENT_SECRET", preset.title, metadata["scope"],
-        metadata["id_token_signed_response_alg"], "login.example.com",
+        preset.registration.id_token_alg, "login.example.com", CERTIFICATE,
     )  # fmt: skip
     registered = [
         (field.preset.label, _values(value))
         for field in FIELDS.values()
-        if field.preset and field.preset.label and (value := metadata[field.name])
+        if field.preset and field.preset.label and (value := metadata.get(field.name))
     ]
     return _environment.get_template("application.md").render(
         preset=preset,

@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from sso.config.urls import SAML_LOGOUT, SAML_METADATA, SAML_SIGN_ON
 from sso.i18n.message import Message
 from sso.presets.preset_file import Preset, PresetError
 
@@ -102,12 +103,16 @@ FILTERS: Mapping[str, Callable[[Any], str]] = {
 
 
 URL_PARTS = frozenset({"url", "origin", "host", "hostname_port", "path", "port", "scheme"})
-SERVER = frozenset({"issuer", "issuer_host", "discovery", "endpoints"})
+# Of this server as an identity provider; the first is its entity ID, too.
+SAML_URLS = {"metadata_url": SAML_METADATA, "sso_url": SAML_SIGN_ON, "slo_url": SAML_LOGOUT}
+SERVER = frozenset({"issuer", "issuer_host", "discovery", "endpoints", *SAML_URLS})
 CLIENT = frozenset({
     "client_id", "client_secret", "client_name", "service_name", "scope", "id_token_alg",
+    "certificate",
 })  # fmt: skip
-# These need no quoting: URLs have few characters, and the rest is made by us.
-_INERT = URL_PARTS | SERVER | {"client_id", "client_secret", "scope", "id_token_alg"}
+# These need no quoting: URLs have few characters, and the rest is made by us. The certificate has
+# lines of base64; where they have to be one value, its test fails without a filter.
+_INERT = URL_PARTS | SERVER | {"client_id", "client_secret", "scope", "id_token_alg", "certificate"}
 
 _environment = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True

@@ -1,6 +1,6 @@
 """Metadata: ours as an identity provider, and that of service providers (Metadata §2.4)."""
 
-import base64
+import json
 import re
 import textwrap
 from collections.abc import Sequence
@@ -172,7 +172,6 @@ def base64_der(pem: str) -> str:
     return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
 
 
-def from_base64(text: str) -> str:
-    """Return the PEM of a certificate in base64 (RFC 7517 §4.7)."""
-    base64.b64decode(text, validate=True)
-    return _pem(text)
+def of_public_key(public_jwk: str) -> str:
+    """Return the certificate of a public key of ours as PEM (RFC 7517 §4.7)."""
+    return _pem(json.loads(public_jwk)["x5c"][0])

@@ -8,15 +8,18 @@ from urllib.parse import urlsplit
 from sso.audit import Actor
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.client_fields import FIELDS
+from sso.extensions import db
 from sso.i18n.message import Message
-from sso.models import Client
+from sso.models import Client, KeyState
 from sso.presets import installation as installations
 from sso.presets import loader
 from sso.presets.installation import Credentials, Installation
 from sso.presets.preset_file import Block, Preset, PresetError
 from sso.process.program import COMMAND
+from sso.saml.provider_metadata import of_public_key
 from sso.services import clients
 from sso.store import clients as stored_clients
+from sso.store import keys as stored_keys
 
 SECRET_PLACEHOLDER = "PUT_THE_CLIENT_SECRET_HERE"  # noqa: S105 (no secret)
 
@@ -37,7 +40,7 @@ def connect(
     registration = installations.registration(installation, base_url)
     preset = installation.preset
     for name, value in fields.items():
-        registration[name] = [*registration[name], *value] if _is_added(name) else value
+        registration[name] = [*registration.get(name, ()), *value] if _is_added(name) else value
     if preset.registration.require_pkce:
         registration["require_pkce"] = True
     if error := _method_error(preset, registration):
@@ -45,7 +48,7 @@ def connect(
     registration.setdefault("client_name", _free_name(installation))
     trial = Credentials(
         "", SECRET_PLACEHOLDER, registration["client_name"], registration["scope"],
-        registration["id_token_signed_response_alg"], _service_name(base_url),
+        registration.get("id_token_signed_response_alg", ""), _service_name(base_url),
     )  # fmt: skip
     installations.setup(installation, trial, base_url, alternative)
     return clients.register(actor, registration)
@@ -114,7 +117,7 @@ def setup(
     """Return the configuration of the application, in blocks. Raises `PresetError`."""
     credentials = Credentials(
         client.client_id, secret, client.name, client.scope, client.id_token_signed_response_alg,
-        _service_name(base_url),
+        _service_name(base_url), _certificate() if client.is_saml else "",
     )  # fmt: skip
     return installations.setup(installation, credentials, base_url, alternative)
 
@@ -122,7 +125,7 @@ def setup(
 def _method_error(preset: Preset, metadata: Mapping[str, Any]) -> str | None:
     """Return an error if the preset's configuration cannot authenticate such a client."""
     field = FIELDS["token_endpoint_auth_method"]
-    method = metadata[field.name]
+    method = metadata.get(field.name, preset.registration.auth_method)
     if preset.has_keys:
         if method != PRIVATE_KEY_JWT:
             return f"{preset.title} authenticates with a key; leave {field.flag} and --public off"
@@ -132,6 +135,8 @@ def _method_error(preset: Preset, metadata: Mapping[str, Any]) -> str | None:
                 f"{options} is missing: the application's public keys; "
                 f"to make them, see: {COMMAND} client presets {preset.name}"
             )
+        return None
+    if preset.is_saml:
         return None
     if (method == NO_AUTH_METHOD) != preset.registration.public:
         if preset.registration.public:
@@ -148,6 +153,12 @@ def _method_error(preset: Preset, metadata: Mapping[str, Any]) -> str | None:
 def _credential(method: str) -> Message:
     names = {NO_AUTH_METHOD: Message("no secret"), PRIVATE_KEY_JWT: Message("a key")}
     return names.get(method, Message("a secret"))
+
+
+def _certificate() -> str:
+    """Return the certificate that verifies assertions now, as PEM."""
+    rows = stored_keys.saml_keys(db.session.connection())
+    return next(of_public_key(row.public_jwk) for row in rows if row.state == KeyState.ACTIVE)
 
 
 def _service_name(base_url: str) -> str:

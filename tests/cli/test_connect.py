@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from cryptography.x509 import load_pem_x509_certificate
 from flask import Flask
 
 from sso.extensions import db
@@ -137,6 +138,59 @@ def test_an_application_without_a_secret(run: Run) -> None:
     assert "secret" not in shown.stdout.partition("Good to know")[0]
     again = parsed(run("client", "create", "--preset", "kubernetes", "--json"))
     assert again["client_name"] == "Kubernetes 2"
+
+
+def test_an_application_that_speaks_saml(run: Run) -> None:
+    """What is printed has all that it needs of this server, its certificate included."""
+    zabbix = ("client", "create", "--preset", "zabbix", "--url", "https://zabbix.example.com/ui")
+    made = parsed(run(*zabbix, "--group", "ops", "--attribute", "alias=nickname", "--json"))
+    assert "client_secret" not in made
+    assert made["saml_entity_id"] == "https://zabbix.example.com/ui"
+    assert made["saml_acs_urls"] == ["https://zabbix.example.com/ui/index_sso.php?acs"]
+    assert made["saml_logout_url"] == "https://zabbix.example.com/ui/index_sso.php?sls"
+    assert made["saml_name_id"] == "persistent"
+    assert made["saml_attributes"][0] == "username=email"
+    assert made["saml_attributes"][-1] == "alias=nickname"
+    assert made["groups"] == ["ops"]
+    certificate, form = (block["text"] for block in made["setup"])
+    assert load_pem_x509_certificate(certificate.encode()).subject
+    base = "http://127.0.0.1:5000/api/auth/saml"
+    assert f"IdP entity ID: {base}/metadata\n" in form
+    assert f"SSO service URL: {base}/sso\n" in form
+    assert f"SLO service URL: {base}/slo\n" in form
+    assert parsed(run("client", "setup", made["client_id"], "--json"))["setup"] == made["setup"]
+    refused(run(*zabbix), "another application has the entity ID")
+
+
+def test_metadata_and_options_come_before_the_preset(run: Run, tmp_path: Path) -> None:
+    """An application may show its own entity ID and URL only after it knows this server."""
+    google = ("client", "create", "--preset", "google-workspace", "--option", "domain=a.example")
+    made = parsed(run(*google, "--json"))
+    assert made["saml_entity_id"] == "google.com/a/a.example"
+    assert made["saml_acs_urls"] == ["https://www.google.com/a/a.example/acs"]
+    profile = "https://accounts.google.com/samlrp/01x"
+    made = parsed(run(*google, "--option", "profile_id=01x", "--json"))
+    assert (made["saml_entity_id"], made["saml_acs_urls"]) == (profile, [f"{profile}/acs"])
+    file = tmp_path / "aws.xml"
+    file.write_text(
+        '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://aws.test">'
+        '<SPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">'
+        '<AssertionConsumerService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" '
+        'Location="https://aws.test/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
+    )
+    aws = ("client", "create", "--preset", "aws-identity-center", "--json")
+    options = ("--option", "issuer_url=https://b.test", "--option", "acs_url=https://b.test/acs")
+    made = parsed(run(*aws, *options, "--metadata", str(file)))
+    assert made["saml_entity_id"] == "https://aws.test"
+    assert made["saml_acs_urls"] == ["https://b.test/acs", "https://aws.test/acs"]
+    assert made["saml_name_id"] == "email"
+    refused(run(*aws), "acs_url=… is missing: IAM Identity Center", "such as https://us-east-1.")
+
+
+def test_an_address_that_is_no_url_is_refused(run: Run) -> None:
+    options = ("--option", "issuer_url=x", "--option", "acs_url=somewhere", "--json")
+    made = run("client", "create", "--preset", "aws-identity-center", *options)
+    refused(made, "the assertion consumer service")
 
 
 def test_two_installations_are_told_apart(run: Run) -> None:
@@ -299,7 +353,8 @@ def test_a_preset_is_shown(run: Run, name: str) -> None:
     assert f"flask client create --preset {name}" in shown.stdout
     found = parsed(run("client", "presets", name, "--json"))
     assert found["name"] == name
-    assert found["registration"]["redirect_uris"] or found["registration"]["proxy_urls"]
+    places = ("redirect_uris", "proxy_urls", "acs_urls")
+    assert any(found["registration"][place] for place in places)
     refused(run("client", "presets", f"{name}x"), "there is no preset")
 
 

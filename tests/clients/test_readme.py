@@ -79,6 +79,7 @@ RUN = {
     "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8001/documents",
     "import requests",
     ".venv/bin/flask --app reader run --port 8002",
+    ".venv/bin/flask client create --preset zabbix --url https://zabbix.example.com",
     ".venv/bin/flask client create --saml --name Wiki --metadata wiki.xml",
     ".venv/bin/flask client create --name Wiki --entity-id https://wiki.example.com/saml "
     "--acs-url https://wiki.example.com/saml/acs",
@@ -661,7 +662,9 @@ def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> 
         ' Location="https://wiki.example.com/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
     )
     scripts = [text for page, text in BLOCKS if page == "docs/how-to/saml.md"]
+    preset, *scripts = scripts
     assert len(scripts) == 3
+    assert "-----BEGIN CERTIFICATE-----" in typed(server, preset)
     printed = typed(server, scripts[0].replace("wiki.xml", str(metadata)))
     assert re.search(r"^entity ID +urn:x:wiki$", printed, re.MULTILINE)
     (client_id,) = re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)

@@ -7,8 +7,9 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
+from sso.presets import installation, loader
 from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, timestamp
-from sso.services import clients
+from sso.services import clients, preset_clients
 from sso.services.checks import Invalid
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -18,6 +19,7 @@ from tests.support.saml import (
     ACS_URL,
     ENTITY_ID,
     SSO_URL,
+    ServiceProvider,
     authn_request,
     make_service_provider,
     pair,
@@ -58,6 +60,26 @@ def test_a_person_signs_in(app: Flask, clock: Clock) -> None:
     # The next request needs nobody.
     again = wiki.read(wiki.start(browser))
     assert again.name_id == answer.name_id
+
+
+def test_an_application_of_a_preset(app: Flask, clock: Clock) -> None:
+    """It is told what its preset says, under the certificate that was printed for it."""
+    make_user(app, email_verified=True, claims={"given_name": "Dana"})
+    preset = loader.load("zoom")
+    with app.app_context():
+        zoom = installation.install(preset, "https://acme.zoom.us", {})
+        client, _ = preset_clients.connect(audit.SYSTEM, zoom, f"{ORIGIN}{BASE}", {})
+        (block,) = preset_clients.setup(client, zoom, f"{ORIGIN}{BASE}")
+        db.session.commit()
+        provider = ServiceProvider(app, client.client_id, str(client.entity_id), client.acs_urls[0])
+    answer = provider.sign_on(Browser(app))
+    assert answer.action == "https://acme.zoom.us/saml/SSO"
+    assert answer.text(".//saml:Audience") == "acme.zoom.us"
+    assert answer.name_id == "dana@example.com"
+    assert answer.attributes == {"email": ["dana@example.com"], "firstName": ["Dana"]}
+    assert f"Issuer (IDP Entity ID): {answer.text('saml:Issuer')}\n" in block.text
+    certificate = str(answer.text(".//ds:X509Certificate"))
+    assert "".join(certificate.split()) in "".join(block.text.split())
 
 
 def test_a_service_provider_that_is_deleted_meanwhile(app: Flask, clock: Clock) -> None:

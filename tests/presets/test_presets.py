@@ -23,6 +23,7 @@ HOSTILE = (
     "a; b # c", "[x] {y}: <b>&amp;</b> | > *", "null", "-n", "{{ url }} {% x %}", "ü 漢字 😀",
 )  # fmt: skip
 KEY = ECKey.generate_key("P-256").as_dict(private=False)
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIID+/==\n-----END CERTIFICATE-----\n"
 REFUSALS = ("cannot be written", "may have only")
 
 
@@ -30,7 +31,7 @@ every_preset = each("preset", [loader.load(name) for name in PRESETS])
 
 
 def credentials(scope: str, text: str = "Acme") -> Credentials:
-    return Credentials("an-id", "sso_cs_secret-secret", text, scope, "ES256", text)
+    return Credentials("an-id", "sso_cs_secret-secret", text, scope, "ES256", text, CERTIFICATE)
 
 
 def rendered(found: Installation, text: str = "Acme") -> list[Block]:
@@ -65,8 +66,11 @@ def test_every_address_is_within_the_application(preset: Preset) -> None:
     for url in places(preset):
         found = installation.install(preset, url, installation.example(preset).options)
         metadata = installation.registration(found, BASE_URL)
-        addresses = [*metadata["redirect_uris"], *metadata["post_logout_redirect_uris"]]
-        addresses += [one for one in [metadata["backchannel_logout_uri"]] if one]
+        lists = ("redirect_uris", "post_logout_redirect_uris", "saml_acs_urls")
+        addresses = [address for name in lists for address in metadata.get(name, ())]
+        single = ("backchannel_logout_uri", "saml_logout_url")
+        addresses += [address for name in single if (address := metadata.get(name))]
+        assert addresses or metadata["proxy_urls"]
         for address in addresses:
             if found.url is None or urlsplit(address).scheme not in ("http", "https"):
                 continue

@@ -336,6 +336,9 @@ def _registered(client: Client, secret: str) -> Response:
         client=client,
         secret=secret,
         issuer=context.settings().issuer,
+        saml_urls={
+            name: context.settings().base_url + path for name, path in templates.SAML_URLS.items()
+        },
         is_new=True,
         **instructions,
     )

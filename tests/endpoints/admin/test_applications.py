@@ -138,6 +138,24 @@ def test_presets_with_keys_are_registered_by_command(staff: StaffBrowser) -> Non
     assert staff.http.get(url, base_url=ORIGIN).status_code == 404
 
 
+def test_a_preset_of_an_application_that_speaks_saml(app: Flask, staff: StaffBrowser) -> None:
+    page = staff.open(f"{ADMIN}/application/preset?preset=aws-identity-center")
+    assert "option_acs_url" in page.fields
+    answer = staff.send(option_issuer_url="https://aws.example/sp", option_acs_url="nowhere")
+    assert "nowhere" in answer.html
+    answer = staff.send(
+        option_issuer_url="https://aws.example/sp", option_acs_url="https://aws.example/acs"
+    )
+    for path in ("metadata", "sso", "slo"):
+        assert f"{ORIGIN}{BASE}/saml/{path}" in answer.html
+    assert "-----BEGIN CERTIFICATE-----" in answer.html
+    with app.app_context():
+        client = by_name("AWS IAM Identity Center")
+        assert client.entity_id == "https://aws.example/sp"
+    setup = staff.open(f"{ADMIN}/application/setup?id={client.client_id}")
+    assert "-----BEGIN CERTIFICATE-----" in setup.html
+
+
 @pytest.mark.parametrize("url", ["", "not a url", "https://user@grafana.example", "ftp://x"])
 def test_a_preset_asks_for_what_it_needs(app: Flask, staff: StaffBrowser, url: str) -> None:
     staff.open(f"{ADMIN}/application/preset?preset=grafana")
