@@ -18,12 +18,14 @@ else:  # commands do without
 
 def settings() -> Settings:
     """Return the settings of the running application."""
-    return cast(Settings, current_app.extensions["sso.settings"])
+    settings: Settings = current_app.extensions["sso.settings"]
+    return settings
 
 
 def key_ring() -> "KeyRing":
     """Return its signing keys."""
-    return cast("KeyRing", current_app.extensions["sso.keys"])
+    key_ring: KeyRing = current_app.extensions["sso.keys"]
+    return key_ring
 
 
 def upstreams() -> "Upstreams":

@@ -83,7 +83,7 @@ def authorize() -> Response:
     document_clients.examine(waiting.parameters.get("client_id", ""))
     context.key_ring().refresh()
     signed = authorization_request.examine_request_object(waiting.parameters)
-    with transaction.begin() as changes:
+    with transaction.Transaction() as changes:
         validated = validate(waiting, changes.connection, signed)
         if isinstance(validated, Response):
             return validated

@@ -83,7 +83,7 @@ def _send_to_sign_in(client: RegisteredClient, asked: ForwardedRequest, name: st
 def _callback(client_id: str, asked: ForwardedRequest) -> Response:
     """Redeem the code of an authorization response, and return to the page that was asked for."""
     session, browser = proxy_sign_in.cookie_names()
-    with transaction.begin() as changes:
+    with transaction.Transaction() as changes:
         client = clients.find_enabled(changes.connection, client_id)
         if client is None or asked.origin not in client.proxy_urls:
             return _refuse_place(client, client_id, asked.origin)

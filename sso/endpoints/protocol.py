@@ -75,7 +75,7 @@ def token() -> Response:
     client_authentication.examine_assertion(request, "token")
     if request.payload.grant_type == JWT_BEARER:
         jwt_bearer.read_keys(request)
-    with transaction.begin() as changes:
+    with transaction.Transaction() as changes:
         request.connection = changes.connection
         response = server.create_token_response(request)
         if response.status_code == 200 or request.keep_changes:
@@ -230,7 +230,7 @@ def pushed_request() -> Response:
     context.key_ring().refresh()
     client_authentication.examine_assertion(request, "pushed_authorization_request")
     signed = authorization_request.examine_request_object(request.payload.data)
-    with transaction.begin() as changes:
+    with transaction.Transaction() as changes:
         request.connection = changes.connection
         try:
             answer = authorization_request.push(server, request, signed)
@@ -250,7 +250,7 @@ def device_authorization_request() -> Response:
         refused: Response = server.handle_error_response(None, error)
         return refused
     client_authentication.examine_assertion(request, "device_authorization")
-    with transaction.begin() as changes:
+    with transaction.Transaction() as changes:
         request.connection = changes.connection
         response = device_authorization.answer(server, request)
         if response.status_code == 200:

@@ -1,7 +1,5 @@
 """Authlib, extended: the grants, endpoints and the resource protector of this server."""
 
-from typing import cast
-
 from flask import Flask, current_app
 
 from sso.oauth import document_clients, key_sets
@@ -25,9 +23,9 @@ def init_app(app: Flask) -> None:
     server.init_app(app)
     server.register_grant(AuthorizationCodeGrant)
     server.register_grant(RefreshTokenGrant)
+    server.register_grant(DeviceCodeGrant)  # early, as Authlib asks them in turn: devices poll
     server.register_grant(TokenExchangeGrant)
     server.register_grant(ClientCredentialsGrant)
-    server.register_grant(DeviceCodeGrant)
     server.register_grant(JwtBearerGrant)
     server.register_endpoint(RevocationEndpoint)
     server.register_endpoint(IntrospectionEndpoint)
@@ -39,4 +37,5 @@ def init_app(app: Flask) -> None:
 
 def authorization_server() -> AuthorizationServer:
     """Return the running application's server."""
-    return cast(AuthorizationServer, current_app.extensions["sso.oauth"])
+    server: AuthorizationServer = current_app.extensions["sso.oauth"]
+    return server

@@ -7,7 +7,6 @@ from functools import cached_property
 from authlib.oauth2.rfc6749 import OAuth2Request
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6749.requests import OAuth2Payload
-from flask import request as flask_request
 from sqlalchemy import Connection
 
 from sso import context
@@ -22,7 +21,7 @@ from sso.store.clients import RegisteredClient
 from sso.store.exchanges import ExchangedToken
 from sso.store.grants import LiveGrant
 from sso.store.service_tokens import NewServiceToken
-from sso.web import parameters
+from sso.web import parameters, routing
 
 
 @dataclass
@@ -39,20 +38,15 @@ class Examined:
 class Payload(OAuth2Payload):
     """The parameters. Authlib looks at `data` and `grant_type` many times for each request."""
 
+    __slots__ = ("data", "grant_type")  # in place of Authlib's properties
+
     def __init__(self, values: dict[str, str]) -> None:
-        self._values = values
+        self.data = values
+        self.grant_type = values.get("grant_type")
 
-    @cached_property
-    def data(self) -> dict[str, str]:
-        return self._values
-
-    @cached_property
+    @property
     def datalist(self) -> dict[str, list[str]]:
         return {name: [value] for name, value in self.data.items()}
-
-    @cached_property
-    def grant_type(self) -> str | None:
-        return self.data.get("grant_type")
 
 
 class ProtocolRequest(OAuth2Request):
@@ -63,8 +57,9 @@ class ProtocolRequest(OAuth2Request):
     def __init__(self, values: dict[str, str], form: dict[str, str] | None = None) -> None:
         # The published address, not the one that the Host header makes: Authlib checks that it
         # is https, which behind a proxy only the settings know.
-        super().__init__(flask_request.method, context.settings().base_url)
-        self.headers = flask_request.headers
+        self.http_request = routing.this_request()
+        super().__init__(self.http_request.method, context.settings().base_url)
+        self.headers = self.http_request.headers
         self.payload = Payload(values)
         self.form_values = form or {}
         self.used_basic = False
@@ -115,7 +110,7 @@ class ProtocolRequest(OAuth2Request):
     @property
     def address(self) -> str | None:
         """The IP address that the request came from."""
-        address = flask_request.remote_addr
+        address = self.http_request.remote_addr
         return address[:45] if address else None
 
     @property
@@ -143,12 +138,13 @@ def form_request(
 
     Raises `InvalidRequestError` (RFC 6749 §3.2: POST, form-encoded, nothing repeated).
     """
+    http_request = routing.this_request()
     try:
-        if parameters.query_pairs(flask_request):
+        if parameters.query_pairs(http_request):
             raise parameters.ParameterFault(
                 "Parameters belong in the request body, not in its URL."
             )
-        form = parameters.single(parameters.form_pairs(flask_request), once, repeatable)
+        form = parameters.single(parameters.form_pairs(http_request), once, repeatable)
         names = once if clean is None else clean
         parameters.check_clean(form, names, exempt=_READ_APART)
     except parameters.ParameterFault as error:

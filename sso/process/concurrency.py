@@ -26,6 +26,7 @@ MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
 # A header with which `flask doctor` asks what reads bodies; the answer does not wait for one.
 HEAD_ONLY = "X-SSO-Head-Only"
 COLLECTED, IN_A_THREAD = "collected", "in a thread"  # the answers
+BODY = "sso.body"  # in the environment: the whole body of a request, if it came whole
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
 
 
@@ -93,11 +94,14 @@ def _read_body(environ: "WSGIEnvironment") -> None:
         environ["wsgi.input"] = io.BytesIO(body)
         # A body that broke off is shorter than its length, and is refused (400).
         environ.pop("wsgi.input_terminated", None)
+        if len(body) == length <= MAX_BODY:
+            environ[BODY] = body
         # No longer chunked: Werkzeug would cut off what is beyond the limit instead of refusing it.
         if environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ["CONTENT_LENGTH"] = str(len(body))
         if body.count(b"&") > MAX_FIELDS:
             environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as too large
+            environ.pop(BODY, None)
 
 
 @contextmanager

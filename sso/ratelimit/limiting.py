@@ -18,7 +18,6 @@ exists. IPv6 counts by /64, and with larger budgets by /56 and /48: one customer
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 from flask import Flask, current_app, request
 from flask_babel import gettext
@@ -289,7 +288,8 @@ def _seconds_until_end(key: str, most: int) -> int:
 
 
 def _storage() -> LimitStorage:
-    return cast(LimitStorage, current_app.extensions[_EXTENSION])
+    storage: LimitStorage = current_app.extensions[_EXTENSION]
+    return storage
 
 
 @dataclass(frozen=True)

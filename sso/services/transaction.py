@@ -4,9 +4,9 @@ The ORM's session would cost as much as two statements. Functions that run in su
 take the connection.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection
 
@@ -17,11 +17,33 @@ Result = TypeVar("Result")
 
 
 class Transaction:
-    """A transaction that is rolled back at the end unless it was committed."""
+    """A transaction that is rolled back at the end of the block unless it was committed.
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    It begins with the first statement that writes.
+    """
+
+    connection: Connection
+
+    def __init__(self) -> None:
         self.is_committed = False
+        self._lent = database.connection()
+
+    def __enter__(self) -> Self:
+        self.connection = self._lent.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        try:
+            if not self.is_committed:
+                writer.undone()
+        finally:
+            is_handled = self._lent.__exit__(kind, error, traceback)
+        return is_handled
 
     def commit(self) -> None:
         writer.write(self.connection)
@@ -30,21 +52,9 @@ class Transaction:
         self.is_committed = True
 
 
-@contextmanager
-def begin() -> Iterator[Transaction]:
-    """Run the block in a transaction. It begins with the first statement that writes."""
-    with database.connection() as connection:
-        transaction = Transaction(connection)
-        try:
-            yield transaction
-        finally:
-            if not transaction.is_committed:
-                writer.undone()
-
-
 def committed(act: Callable[[Connection], Result]) -> Result:
     """Run a function in a transaction of its own, and commit it; return the result."""
-    with begin() as transaction:
+    with Transaction() as transaction:
         result = act(transaction.connection)
         transaction.commit()
     return result

@@ -44,7 +44,7 @@ def test_every_row_is_as_sqlalchemy_reads_it(
 
 
 def test_a_fault_is_sqlalchemys(app: Flask, user: User) -> None:
-    with app.app_context(), transaction.begin() as under_way:
+    with app.app_context(), transaction.Transaction() as under_way:
         on = under_way.connection
         found = prepared.first(on, select(_USERS).where(_ONE), {"given": user.id})
         assert found is not None
@@ -57,7 +57,7 @@ def test_a_fault_is_sqlalchemys(app: Flask, user: User) -> None:
 
 
 def test_a_connection_that_is_gone_is_sqlalchemys_fault_too(app: Flask) -> None:
-    with app.app_context(), transaction.begin() as under_way:
+    with app.app_context(), transaction.Transaction() as under_way:
         connection = under_way.connection
         assert connection.connection.driver_connection
         connection.connection.driver_connection.close()
@@ -69,7 +69,7 @@ def test_how_many_rows_were_written(app: Flask, user: User) -> None:
     changed_at: BindParameter[Any] = bindparam("changed_at")
     named = update(_USERS).values(name="Dana", updated_at=changed_at)
     statement = named.where(_ONE)
-    with app.app_context(), transaction.begin() as under_way:
+    with app.app_context(), transaction.Transaction() as under_way:
         on, values = under_way.connection, {"given": user.id, "changed_at": clock.now()}
         assert prepared.changed(on, statement, values)
         assert not prepared.changed(on, statement, {**values, "given": uuid4()})
@@ -91,7 +91,7 @@ def test_what_the_session_has_not_written_yet_is_seen(app: Flask, user: User) ->
 
 def test_what_is_not_committed_is_undone(app: Flask, user: User) -> None:
     with app.app_context():
-        with transaction.begin() as under_way:
+        with transaction.Transaction() as under_way:
             prepared.changed(under_way.connection, delete(_USERS).where(_ONE), {"given": user.id})
         assert db.session.scalar(select(User.id)) == user.id
 

@@ -70,7 +70,7 @@ def test_every_value_is_stored(app: Flask, redeem: Redeem) -> None:
             refresh_digest="of the refresh token",
             refresh_expires_at=clock.now() + 2 * LATER,
         )
-        with transaction.begin() as changes:
+        with transaction.Transaction() as changes:
             assert redeem(changes.connection, new)
             changes.commit()
         row = db.session.get_one(Token, new.jti)
@@ -83,7 +83,7 @@ def test_what_cannot_be_redeemed_stores_nothing(app: Flask, redeem: Redeem) -> N
         before, new = stored(), new_token(only_grant())
         db.session.execute(update(Grant).values(ended_at=clock.now()))
         db.session.commit()
-        with transaction.begin() as changes:
+        with transaction.Transaction() as changes:
             assert not redeem(changes.connection, new)
             changes.commit()
         assert stored() == before
@@ -95,7 +95,7 @@ def test_what_is_not_stored_is_not_redeemed(app: Flask, redeem: Redeem) -> None:
         of_none = replace(new, grant_id=UUID(int=0))
         with pytest.raises(Exception, match=r"(?i)foreign key"), database.connection() as on:
             redeem(on, of_none)
-        with transaction.begin() as changes:
+        with transaction.Transaction() as changes:
             assert redeem(changes.connection, new)
             changes.commit()
         assert stored() == before + 1

@@ -1,14 +1,30 @@
 """The strict reader of parameters: its bounds, and what it lets through."""
 
+from urllib.parse import parse_qsl
+
 import pytest
 from flask import Flask, request
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from sso.process import concurrency
 from sso.web import parameters
-from sso.web.parameters import MAX_FIELDS, MAX_LENGTH, ParameterFault
+from sso.web.parameters import FORM, MAX_FIELDS, MAX_LENGTH, ParameterFault
+from tests.support.actors import BASE
 
 
 def pairs(text: str) -> parameters.Pairs:
     return parameters.read_pairs(text.encode("utf-8", "surrogateescape"))
+
+
+@given(
+    st.text("ab=&;%+2Ff0 \0é\udcff", max_size=40).filter(lambda text: text.count("&") < MAX_FIELDS)
+)
+@example("%")
+@example("a=%zz&%3D=%26&&=&a+b=c%2Bd")
+@example("é=%C3%A9&%ff=%c3")
+def test_it_reads_what_the_standard_library_reads(text: str) -> None:
+    assert pairs(text) == parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
 
 
 @pytest.mark.parametrize(("count", "good"), [(MAX_FIELDS, True), (MAX_FIELDS + 1, False)])
@@ -99,3 +115,49 @@ def test_kinds_of_bodies(app: Flask, kind: str, good: bool) -> None:
 )
 def test_decoding(text: str, wanted: str) -> None:
     assert parameters.single(pairs(text), ("a",)) == {"a": wanted}
+
+
+TOKEN = f"{BASE}/oauth2/token"
+CHUNKED = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+
+
+@pytest.mark.parametrize("kind", [FORM, f"{FORM}; charset=utf-8", FORM.upper(), f" {FORM} "])
+@pytest.mark.parametrize("more", [{}, CHUNKED])
+def test_a_body_is_read_however_it_comes(app: Flask, kind: str, more: dict[str, object]) -> None:
+    answer = app.test_client().post(
+        TOKEN, data=b"grant_type=nothing", content_type=kind, environ_overrides=more
+    )
+    assert answer.get_json()["error"] == "unsupported_grant_type"
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/json", f"{FORM}x", f"x,{FORM}"])
+def test_no_other_kind_of_body_is_read(app: Flask, kind: str) -> None:
+    answer = app.test_client().post(TOKEN, data=b"grant_type=nothing", content_type=kind)
+    assert answer.get_json()["error"] == "invalid_request"
+
+
+@pytest.mark.parametrize("more", [{}, CHUNKED])
+@pytest.mark.parametrize(("beyond", "status"), [(0, 400), (1, 413)])
+def test_a_body_of_just_the_bound(
+    app: Flask, beyond: int, status: int, more: dict[str, object]
+) -> None:
+    body = b"grant_type=nothing&a=".ljust(concurrency.MAX_BODY + beyond, b"x")
+    answer = app.test_client().post(TOKEN, data=body, content_type=FORM, environ_overrides=more)
+    assert answer.status_code == status
+
+
+def test_a_body_that_broke_off_is_not_read(app: Flask) -> None:
+    answer = app.test_client().post(
+        TOKEN,
+        data=b"grant_type=nothing",
+        content_type=FORM,
+        environ_overrides={"CONTENT_LENGTH": "19"},  # one byte more than there is
+    )
+    assert answer.status_code == 400
+    assert "unsupported" not in answer.text
+
+
+@pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 413)])
+def test_a_body_with_too_many_parts_is_not_read(app: Flask, count: int, status: int) -> None:
+    body = b"&" * (concurrency.MAX_FIELDS + count)
+    assert app.test_client().post(TOKEN, data=body, content_type=FORM).status_code == status
