@@ -57,6 +57,7 @@ from sso.services import (
     credentials,
     declared_accounts,
     devices,
+    ends,
     group_editing,
     groups,
     identities,
@@ -280,6 +281,11 @@ def admitted(_: World) -> None:
     client.set_client_metadata(metadata)
 
 
+def ends_after(world: World, time: timedelta) -> None:
+    world.user.ends_at = clock.now() + time
+    db.session.flush()
+
+
 CASES = [
     Case(agents.admit, lambda _, __: agents.admit(OLGA, AGENT, {}),
          "agent_admitted", "", with_documents),
@@ -326,6 +332,12 @@ CASES = [
     act(accounts.update, "", "", of("user.id"), name="Dana Demo"),
     act(accounts.disable, "user_disabled", "", user),
     act(accounts.enable, "user_enabled", "", user),
+    act(accounts.update, "user_changed", "", of("user.id"), ends_at="2099-12-31"),
+    Case(accounts.announce_ends, lambda _, __: accounts.announce_ends(OLGA), "",
+         "account_ends", lambda w: ends_after(w, timedelta(days=1))),
+    Case(accounts.end_due, lambda _, __: accounts.end_due(OLGA), "user_disabled", "",
+         lambda w: ends_after(w, timedelta(days=-1))),
+    plain(ends.read, "", "2099-12-31"),
     act(accounts.choose_language, "language_changed", "", user, "de"),
     act(accounts.choose_language, "", "", user, None),
     act(credentials.rename, "name_changed", "", user, "Dana Else"),
@@ -634,6 +646,7 @@ CASES = [
     plain(notifications.email_change_asked, "change_email email_change_asked", user, "e@x.org"),
     plain(notifications.email_changed, "email_changed", user, "old@x.org"),
     plain(notifications.account_deleted, "account_deleted", user),
+    plain(notifications.account_ends, "account_ends", user),
     plain(notifications.password_changed, "password_changed", user),
     plain(notifications.new_browser, "new_browser", user, of("session")),
     plain(notifications.device_added, "device_added", user, "Books", "tv/1", "192.0.2.7"),

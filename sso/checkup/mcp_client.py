@@ -84,7 +84,7 @@ class Player:
         document = client if isinstance(client, str) else None
         if user is None:
             return cls(registered, document)
-        groups, is_disabled = tuple(user.groups), user.disabled_at is not None
+        groups, is_disabled = tuple(user.groups), user.is_disabled
         return cls(registered, document, user.email, groups, is_disabled)
 
     @property

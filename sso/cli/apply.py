@@ -519,6 +519,7 @@ def _declared(entry: Entry) -> Declaration:
         groups=entry.get("groups"),
         claims=entry.get("claims"),
         attributes=entry.get("attributes"),
+        ends_at=entry.get("ends_at"),
         password=None if password is None else lambda: resolved(password),
         password_hash=(lambda: _hash(password_hash)) if password_hash else None,
     )

@@ -29,7 +29,7 @@ def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) 
         print_table(
             ("ID", "EMAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
             [
-                (u.id, u.email, u.name, u.email_verified, u.disabled_at is not None,
+                (u.id, u.email, u.name, u.email_verified, u.is_disabled,
                  ", ".join(u.groups))
                 for u in rows
             ],
@@ -96,7 +96,8 @@ def whole(user: User) -> dict[str, Any]:
         "groups": user.groups,
         "claims": user.claims,
         "attributes": user.attributes,
-        "disabled": user.disabled_at is not None,
+        "disabled": user.is_disabled,
+        "ends_at": iso(user.ends_at),
         "created_at": iso(user.created_at),
     }
 

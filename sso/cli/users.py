@@ -49,6 +49,11 @@ _GROUPS = ListOption(
 _email = click.option("--email", required=True)
 _name = click.option("--name", required=True, help="The name that applications see.")
 _groups = click.option("--group", "groups", multiple=True, help="A group. May be repeated.")
+_ends_at = click.option(
+    "--ends-at",
+    metavar="TIME",
+    help="When the account ends: 2027-01-31T18:00+01:00; without an offset, it is UTC.",
+)
 _claims = click.option(
     "--claim",
     "claims",
@@ -75,6 +80,7 @@ _attributes = click.option(
 @_groups
 @_claims
 @_attributes
+@_ends_at
 @json_option
 def create(as_json: bool, password_stdin: bool, admin: bool, **fields: Any) -> None:
     """Create a user; asks for the password."""
@@ -116,9 +122,15 @@ def invite(as_json: bool, **fields: Any) -> None:
 @with_options(_GROUPS)
 @_claims
 @_attributes
+@_ends_at
+@click.option("--no-ends-at", is_flag=True, help="Remove the end of the account.")
 @json_option
-def update(identifier: str, as_json: bool, **options: Any) -> None:
+def update(identifier: str, as_json: bool, no_ends_at: bool, **options: Any) -> None:
     """Change a user, and print what changed; an empty claim or attribute is removed."""
+    if no_ends_at:
+        if options["ends_at"] is not None:
+            raise click.UsageError("--ends-at contradicts --no-ends-at.")
+        options["ends_at"] = ""
     options["memberships"] = _GROUPS.edit(options)
     options["attributes"] = edits_of(options["attributes"])
     changes = {name: value for name, value in options.items() if value not in (None, {})}

@@ -150,6 +150,14 @@ TEXTS = {
         ),
         action=None,
     ),
+    "account_ends": Text(
+        N_("Your account at {service} ends soon"),
+        (
+            N_("Your account at {service} ends on {time}. From then on you cannot sign in."),
+            N_("If you need it for longer, ask your administrator."),
+        ),
+        None,
+    ),
     "password_changed": Text(
         N_("Your password was changed"),
         (N_("The password of your account at {service} was changed."), _NOT_YOU),

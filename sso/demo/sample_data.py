@@ -143,7 +143,7 @@ def _visit(
     place = {"address": f"192.0.2.{draw.randrange(1, 250)}", "browser": draw.choice(_BROWSERS)}
     if draw.random() < 0.08:
         yield _row(at, Event.SIGN_IN_FAILED, user.id, place)
-    if user.disabled_at or user.password_hash is None:
+    if user.is_disabled or user.password_hash is None:
         return
     sid = str(UUID(int=draw.getrandbits(128), version=4))
     methods = "pwd otp mfa" if draw.random() < 0.3 else "pwd"

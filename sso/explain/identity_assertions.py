@@ -125,7 +125,7 @@ def _no_id_token(case: Case) -> Explanation:
 
 def _ended(client: Client, user: User) -> Explanation | None:
     """Explain which right is missing today, if one is."""
-    if user.disabled_at is not None:
+    if user.is_disabled:
         return _disabled(user)
     if client.admits(user.groups):
         return None
@@ -216,7 +216,7 @@ def not_taken(case: Case) -> Explanation | None:
 def _unknown_subject(case: Case) -> Explanation:
     identity = identities.find(case["iss"], case["sub"])
     user = users.find(identity.user_id) if identity else None
-    if user is not None and user.disabled_at is not None:
+    if user is not None and user.is_disabled:
         return _disabled(user)
     return Explanation(
         Message(

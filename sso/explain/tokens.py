@@ -203,7 +203,7 @@ def _not_a_party(case: Case) -> Explanation:
 def _user_disabled(case: Case, kind: _Kind) -> Explanation:
     user = case.user
     email = user.email if user else Message("(deleted)")
-    if user and user.disabled_at is None:
+    if user and not user.is_disabled:
         cause = Message("%(email)s was disabled, and is enabled now.", email=email)
         return Explanation(cause, Message("Let them sign in again."))
     enable = command("user", "enable", email) if user else None

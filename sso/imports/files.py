@@ -238,6 +238,7 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
             return person
     person.source_id = text(values.get("id"))
     person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
+    person.ends_at = text(values.get("ends_at"))
     person.take_claims(values)
     person.claims |= {name: flags[name] for name in _SWITCHES if values.get(name)}
     person.names_attributes = True

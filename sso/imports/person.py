@@ -44,6 +44,7 @@ class Person:
     password_problem: str | None = None
     email_verified: bool = False
     disabled: bool = False
+    ends_at: str = ""
     groups: list[str] = field(default_factory=list)
     claims: dict[str, Any] = field(default_factory=dict)
     attributes: dict[str, str | list[str]] = field(default_factory=dict)

@@ -80,7 +80,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     """Return the kind of mail that suits the account, and its user; `None` for no mail."""
     owner = users.find_by_email(mail.address)
     if mail.kind == "reset":
-        if owner is None or owner.disabled_at is not None:
+        if owner is None or owner.is_disabled:
             return None
         return "directory_password" if identities.directory_of(owner) else "reset", owner
     if mail.kind == "sign_up":
@@ -88,7 +88,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     if mail.kind == "account_deleted":
         return mail.kind, None
     user = users.find(mail.user_id) if mail.user_id else None
-    if user is None or user.disabled_at is not None:
+    if user is None or user.is_disabled:
         return None
     if mail.kind == "change_email" and mail.details.get("bond") != mail_links.bond(user):
         return None

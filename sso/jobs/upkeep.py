@@ -22,6 +22,7 @@ from sso.extensions import db
 from sso.ldap.directory import NotAllowed
 from sso.mfa import totp
 from sso.models import KeyState
+from sso.services import accounts
 from sso.services import identities as linking
 from sso.store import expired, factors, identities, webhooks
 from sso.store import keys as stored_keys
@@ -153,6 +154,18 @@ def _done(kind: str, changed: int, unreadable: list[str]) -> ReencryptionCount:
     db.session.commit()
     db.session.expunge_all()
     return ReencryptionCount(changed, tuple(unreadable))
+
+
+def end_due() -> int:
+    """Announce ends that are near, and carry out those that were reached; commit.
+
+    Returns how many people this concerned.
+    """
+    count = accounts.announce_ends(audit.SYSTEM)
+    db.session.commit()
+    count += accounts.end_due(audit.SYSTEM)
+    db.session.commit()
+    return count
 
 
 RECHECK_BATCH = 20  # sessions of a provider at a time

@@ -200,7 +200,7 @@ def current_pending() -> PendingMfa | None:
     user = users.find(UUID(user_id))
     if (
         user is None
-        or user.disabled_at
+        or user.is_disabled
         or not crypto_secrets.is_equal(fingerprint, _fingerprint(user))
     ):
         return None

@@ -43,6 +43,11 @@ class User(Base):
     # Incremented to forget all browsers that the user has signed in from (`device_cookie`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When the account ends: from then on every check refuses it, and the worker disables it, at
+    # the same moment in `disabled_at`. `search_indexes` has the index.
+    ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When the person was told of this end.
+    end_announced_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
     # Incremented by each change, so that of two changes based on the same version, one is refused.
@@ -55,9 +60,19 @@ class User(Base):
         self.name_key = folded(name)
         return name
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether the user cannot sign in: disabled, or at the end of the account."""
+        return self.disabled_at is not None or has_ended(self.ends_at)
+
     def get_user_id(self) -> str:
         """Return the subject identifier; Authlib calls this on a resource owner."""
         return str(self.id)
+
+
+def has_ended(ends_at: datetime | None) -> bool:
+    """Return whether an end has been reached; it is the first moment without access."""
+    return ends_at is not None and ends_at <= clock.now()
 
 
 def folded(name: str) -> str:

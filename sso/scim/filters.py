@@ -57,7 +57,7 @@ _USER: Mapping[str, _Attribute] = {
     "emails": _EMAIL,
     "emails.value": _EMAIL,
     "active": _Attribute(
-        lambda value: User.disabled_at.is_(None) if value else User.disabled_at.is_not(None),
+        lambda value: users.enabled() if value else ~users.enabled(),
         is_set=true(),
     ),
     "groups": _Attribute(users.is_member_of),

@@ -235,7 +235,7 @@ def user_resource(
         document["phoneNumbers"] = [{"value": phone, "type": "work", "primary": True}]
     return model.model_validate(
         {
-            "active": user.disabled_at is None,
+            "active": not user.is_disabled,
             **document,
             **more,
             "id": str(user.id),

@@ -9,15 +9,17 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit
+from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.extensions import db
+from sso.flow import moments
 from sso.flow.attributes import Party
 from sso.models import User
-from sso.services import api_tokens, checks, importing, notifications, revocation, roles
+from sso.models.users import has_ended
+from sso.services import api_tokens, checks, ends, importing, notifications, revocation, roles
 from sso.services import attributes as attribute_values
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
@@ -38,9 +40,10 @@ def described(user: User | DeclaredFields) -> dict[str, Any]:
         "name": user.name,
         "email_verified": user.email_verified,
         "groups": user.groups,
-        "disabled": user.disabled_at is not None,
+        "disabled": user.is_disabled,
         "claims": user.claims,
         "attributes": user.attributes,
+        "ends_at": moments.text_of(user.ends_at),
     }
 
 
@@ -57,6 +60,7 @@ def create(
     groups: Iterable[str] = (),
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
+    ends_at: str | None = None,
     user_id: UUID | None = None,
     is_invited: bool = False,
     provisioned: Mapping[str, Any] | None = None,
@@ -81,6 +85,7 @@ def create(
         groups=groups,
         claims=claims,
         attributes=attributes,
+        ends_at=ends_at,
         party=attribute_values.party_of(actor),
     )
     if is_invited:
@@ -125,13 +130,15 @@ def update(
     memberships: ListEdit | None = None,
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
+    ends_at: str | None = None,
     provisioned: Mapping[str, Any] | None = None,
     seen: Mapping[str, Any] | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
-    A claim or an attribute of `None` is removed. `email_verified`: of another address, too. `seen`:
-    fields of `described` as seen before. Raises `LookupError`, `Invalid`, `NotAllowed`, `Changed`.
+    A claim or an attribute of `None` is removed, and so is an end of "". `email_verified`: of
+    another address, too. `seen`: fields of `described` as seen before. Raises `LookupError`,
+    `Invalid`, `NotAllowed` and `Changed`.
     """
     roles.require_admin(actor)
     attribute_values.hold(attributes)
@@ -142,7 +149,8 @@ def update(
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
     roles.require_may_change(actor, [user.groups, members or ()])
-    if disabled or (members is not None and roles.role_of(members) != roles.ADMIN):
+    may_leave = disabled or (ends_at and ends_at.strip())
+    if may_leave or (members is not None and roles.role_of(members) != roles.ADMIN):
         roles.keep_administrators(actor, [user])
     edit(
         user,
@@ -151,6 +159,7 @@ def update(
         groups=members,
         claims=claims,
         attributes=attributes,
+        ends_at=ends_at,
         party=attribute_values.party_of(actor),
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
@@ -193,6 +202,8 @@ def disable(actor: Actor, user: User) -> None:
 def enable(actor: Actor, user: User) -> None:
     """Let a user sign in again; what was ended stays ended. Raises `NotAllowed`."""
     _lock(actor, user)
+    if user.disabled_at is None:  # the account has ended, and the worker has not seen to it
+        revocation.everything_of_user(user.id, "user_disabled")
     users.set_disabled(user, False)
     audit.event(Event.USER_ENABLED, user=user.id)
 
@@ -234,7 +245,8 @@ def take_effect(
     losing = [user for user, _ in changed if user.id in edits and edits[user.id]["removed"]]
     revocation.end_lost_access(losing, clients.every() if losing else ())
     for user, changes in changed:
-        if "disabled" in changes and user.disabled_at:
+        # Also if the user is enabled: the worker may not have seen to an end yet.
+        if "disabled" in changes:
             revocation.everything_of_user(user.id, "user_disabled")
             api_tokens.end_of(actor, [user.id], "owner_disabled")
         elif user.id in edits and _loses_administration(
@@ -248,6 +260,36 @@ def take_effect(
         audit.event(
             Event.USER_CHANGED, by=actor.by, user=user.id, what=what, **fields, changes=rest or None
         )
+
+
+@audit.acting
+def announce_ends(actor: Actor) -> int:
+    """Tell people whose accounts end soon, once; return their number, of a batch."""
+    now, count = clock.now(), 0
+    for user in users.ending(now, now + ends.NOTICE):
+        if users.note_announced(user):
+            notifications.account_ends(user)
+            count += 1
+    return count
+
+
+@audit.acting
+def end_due(actor: Actor) -> int:
+    """Disable users whose accounts have ended, and end their access; return their number, of a
+    batch. The last administrator has no end (`roles.keep_administrators`).
+    """
+    count = 0
+    for user_id in users.ended(clock.now()):
+        user = users.lock_any(user_id)
+        if user is None or user.disabled_at is not None or not has_ended(user.ends_at):
+            continue  # changed at this moment
+        users.set_disabled(user, True, at=user.ends_at)
+        db.session.flush()
+        revocation.everything_of_user(user.id, "user_disabled")
+        api_tokens.end_of(actor, [user.id], "owner_disabled")
+        audit.event(Event.USER_DISABLED, by=actor.by, user=user.id, reason="account_ended")
+        count += 1
+    return count
 
 
 def _loses_administration(before: Collection[str], after: Collection[str]) -> bool:
@@ -303,7 +345,7 @@ def switch(
         user.email_verified = False
     if email_verified is not None:
         user.email_verified = email_verified
-    if disabled is not None and disabled != before["disabled"]:
+    if disabled is not None and disabled != user.is_disabled:
         users.set_disabled(user, disabled)
 
 
@@ -316,11 +358,14 @@ def edit(
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
     party: Party | None = None,
+    ends_at: str | None = None,
+    may_have_ended: bool = False,
     owner_of: OwnerOf = owner_of,
 ) -> None:
     """Change only the object; raise `Invalid` with every error.
 
     `party`: who changes the attributes; the operator at the command line by default.
+    `may_have_ended`: the end may be in the past.
     """
     errors: list[str] = []
     address = user.email
@@ -340,8 +385,16 @@ def edit(
     errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
     values = attribute_values.merged(user.attributes, attributes or {})
     errors += attribute_values.value_errors(user.attributes, values, party)
+    end = user.ends_at
+    if ends_at is not None:
+        try:
+            end = ends.read(ends_at, end, may_be_past=may_have_ended)
+        except Invalid as error:
+            errors += error.errors
     if errors:
         raise Invalid(errors)
+    if end != user.ends_at:
+        users.set_end(user, end)
     user.email, user.groups = address, members
     user.name = user.name if name is None else name
     user.attributes = values

@@ -156,7 +156,7 @@ def accept(secret: str, ip_address: str | None) -> ApiToken:
 def _is_administrator(user_id: UUID) -> bool:
     """Return whether a user is an administrator now; a setting or SQL may have changed that."""
     user = users.find(user_id)
-    return user is not None and user.disabled_at is None and roles.role_of(user.groups) == ADMIN
+    return user is not None and not user.is_disabled and roles.role_of(user.groups) == ADMIN
 
 
 @dataclass(frozen=True)

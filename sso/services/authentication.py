@@ -62,7 +62,7 @@ def verify_password(
     methods in `imported`. Because it is slow, the caller commits first, so that no transaction
     waits. `account`: the key of the attempt in the queue of `passwords`, `None` for a stranger.
     """
-    password_hash = user.password_hash if user and user.disabled_at is None else None
+    password_hash = user.password_hash if user and not user.is_disabled else None
     if passwords.verify(password, password_hash, account, imported):
         return True
     if reason is None:

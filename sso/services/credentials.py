@@ -64,7 +64,7 @@ def invite_again(actor: Actor, user: User) -> bool:
     Raises `Invalid` and `NotAllowed`.
     """
     roles.require_may_help(actor, user)
-    if user.password_hash is not None or user.disabled_at is not None:
+    if user.password_hash is not None or user.is_disabled:
         raise Invalid([Message("%(email)s is disabled, or has a password", email=user.email)])
     is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
@@ -181,7 +181,7 @@ def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[Mai
     Raises `NotAllowed`, and `OperatorError` for a user who is disabled or has a factor.
     """
     roles.require_admin(actor)
-    if user.disabled_at is not None:
+    if user.is_disabled:
         raise OperatorError(f"{user.email} is disabled; see: {COMMAND} user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile
     if factors.has_any(database.session_connection(), user.id):

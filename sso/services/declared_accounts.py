@@ -6,6 +6,7 @@ waits long for the database.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +16,8 @@ from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.models import User
-from sso.services import accounts, notifications, roles
+from sso.models.users import has_ended
+from sso.services import accounts, ends, notifications, roles
 from sso.services import changes as differences
 from sso.services.attributes import merged
 from sso.services.checks import Invalid
@@ -41,6 +43,7 @@ class Declaration:
     groups: Sequence[str] | None = None
     claims: Mapping[str, Any] | None = None
     attributes: Mapping[str, Any] | None = None
+    ends_at: str | None = None
     password: Callable[[], str] | None = None
     password_hash: Callable[[], str] | None = None
 
@@ -175,11 +178,26 @@ def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
         and declaration.user_id in (None, row.id)
         and declaration.name in (None, row.name)
         and declaration.email_verified in (None, row.email_verified)
-        and declaration.disabled in (None, row.disabled_at is not None)
+        and _declared_disabled(declaration, row.ends_at) in (None, row.is_disabled)
         and (groups is None or list(dict.fromkeys(groups)) == row.groups)
         and (claims is None or _without_none(claims) == row.claims)
         and (attributes is None or merged({}, attributes) == row.attributes)
+        and _is_same_end(declaration.ends_at, row.ends_at)
     )
+
+
+def _is_same_end(text: str | None, end: datetime | None) -> bool:
+    try:
+        return text is None or ends.read(text, end) == end
+    except Invalid:
+        return False
+
+
+def _declared_disabled(declaration: Declaration, end: datetime | None) -> bool | None:
+    """Return whether the user is declared to be disabled; one whose declared end has passed is."""
+    if declaration.disabled is False and has_ended(end) and _is_same_end(declaration.ends_at, end):
+        return True
+    return declaration.disabled
 
 
 def _without_none(claims: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,6 +220,8 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
         groups=declaration.groups or (),
         claims=declaration.claims,
         attributes=declaration.attributes,
+        ends_at=declaration.ends_at,
+        may_have_ended=bool(declaration.disabled),
         owner_of=roster.owner_of,
     )
     return planned
@@ -225,14 +245,19 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
         groups=declaration.groups,
         claims=claims,
         attributes=attributes,
+        ends_at=declaration.ends_at,
+        may_have_ended=bool(declaration.disabled),
         owner_of=roster.owner_of,
     )
-    accounts.switch(user, before, declaration.email_verified, declaration.disabled)
+    is_disabled = _declared_disabled(declaration, row.ends_at)
+    accounts.switch(user, before, declaration.email_verified, is_disabled)
     return Planned(declaration, user, row, differences.between(before, accounts.described(user)))
 
 
 def _may_administer(user: User | DeclaredFields) -> bool:
-    return user.disabled_at is None and roles.role_of(user.groups) == roles.ADMIN
+    """Return whether a user is an administrator whose account has no end."""
+    lasts = user.disabled_at is None and user.ends_at is None
+    return lasts and roles.role_of(user.groups) == roles.ADMIN
 
 
 def require_administrators(
@@ -298,7 +323,8 @@ def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
     columns = {
         "email": ("email", "email_verified", "email_changed_at"),
         "name": ("name", "name_key"),
-        "disabled": ("disabled_at",),
+        "disabled": ("disabled_at", "ends_at"),
+        "ends_at": ("disabled_at", "ends_at", "end_announced_at"),
     }
     for name in changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}

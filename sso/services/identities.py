@@ -26,6 +26,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, UpstreamSession, User
+from sso.models.users import has_ended
 from sso.services import accounts, api_tokens, checks, notifications, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit
@@ -167,11 +168,11 @@ def resolve(actor: Actor, provider: Provider, upstream_identity: UpstreamIdentit
         existing = users.find_by_email(email)
         if existing is None and provider.sign_up:
             user = _new_user(actor, email, upstream_identity)
-        elif existing and existing.disabled_at is None:
+        elif existing and not existing.is_disabled:
             user = _owner(existing, email, upstream_identity.issuer)
         if user:
             identity = _add(user, provider, upstream_identity, is_notified=existing is not None)
-        elif existing is None or existing.disabled_at is None:
+        elif existing is None or not existing.is_disabled:
             return ProveAccount()
     if user is None or identity is None:
         audit.event(
@@ -433,7 +434,7 @@ def confirm_session(
     if upstream_identity.refresh_token:
         token = encrypted_token(upstream_identity.refresh_token)
         identities.replace_refresh_token(session.id, token)
-    if user and user.disabled_at is None:
+    if user and not user.is_disabled:
         take_over_profile(actor, provider, user, upstream_identity)
 
 
@@ -474,7 +475,7 @@ def enable_user(actor: Actor, provider: Provider, upstream_identity: UpstreamIde
     if identity is None or identity.barred_at is None:
         return
     user = users.lock_any(identity.user_id)
-    if user is None or user.disabled_at != identity.barred_at:
+    if user is None or user.disabled_at != identity.barred_at or has_ended(user.ends_at):
         return
     users.set_disabled(user, False, directory=identity)
     db.session.flush()

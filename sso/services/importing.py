@@ -8,6 +8,7 @@ what they cost together, measured on this machine.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,9 +18,9 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
 from sso.flow.attributes import Party
-from sso.imports.person import Person
+from sso.imports.person import SHOWN, Person
 from sso.models import User
-from sso.services import attributes, checks, roles
+from sso.services import attributes, checks, ends, roles
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
 
@@ -115,6 +116,7 @@ def accept_hash(text: str) -> str | None:
 MOST_GROUPS = checks.MAX_GROUPS  # of one person
 SAME_EMAIL = "there is a user with this email address"
 SAME_ID = "there is a user with this ID, with another email address"
+BAD_END = "ends_at is no time, or in the past of a user who is not disabled"
 UNDEFINED = "attributes that are not defined here"
 PRIVILEGED = "a group that administers this server"
 
@@ -136,6 +138,7 @@ class Outcome:
     reason: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    ends_at: datetime | None = None
     method: str | None = None
     is_too_slow: bool = False  # imported without the password
     is_kept_from_staff: bool = False  # imported without a group that administers
@@ -198,7 +201,7 @@ def _examined(
         outcome.fate, outcome.reason = Fate.EXISTS, SAME_EMAIL
     elif person.user_id in ids:
         outcome.fate, outcome.reason = Fate.EXISTS, SAME_ID
-    elif reason := _password_problem(outcome, rules):
+    elif reason := _take_end(outcome) or _password_problem(outcome, rules):
         outcome.reason = reason
     else:
         outcome.fate = Fate.IMPORTED
@@ -211,6 +214,17 @@ def _examined(
             _take_attributes(outcome, party)
         outcome.left_out += dict.fromkeys(person.lost)
     return outcome
+
+
+def _take_end(outcome: Outcome) -> str | None:
+    """Read when the account ends. Returns why the person cannot be imported."""
+    person = outcome.person
+    try:
+        outcome.ends_at = ends.read(person.ends_at, may_be_past=person.disabled)
+    except Invalid:
+        person.detail = person.ends_at[:SHOWN]
+        return BAD_END
+    return None
 
 
 def _take_attributes(outcome: Outcome, party: Party | None) -> None:
@@ -274,6 +288,7 @@ def _user(outcome: Outcome) -> User:
         claims=person.claims,
         attributes=outcome.attributes,
         groups=person.groups,
+        ends_at=outcome.ends_at,
     )
     users.set_disabled(user, person.disabled)
     return user

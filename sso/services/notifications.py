@@ -76,6 +76,12 @@ def email_changed(user: User, before: str) -> None:
     _enqueue("email_changed", before, user, new_address=user.email)
 
 
+def account_ends(user: User) -> None:
+    """Tell a user when the account ends."""
+    end = user.ends_at
+    _enqueue("account_ends", user.email, user, time=end.isoformat() if end else None)
+
+
 def account_deleted(user: User) -> None:
     """Confirm to a former user that the account was deleted."""
     _enqueue("account_deleted", user.email)

@@ -185,7 +185,7 @@ def make(
     outcome = _approve(client, user, proof or mfa_policy.PASSWORD, values, apis)
     obstacles = {
         Stop.CLIENT_DISABLED: clients.why_not_enabled(connection, client_id) is not None,
-        Stop.USER_DISABLED: user.disabled_at is not None,
+        Stop.USER_DISABLED: user.is_disabled,
         Stop.CANNOT_SIGN_IN: proof is None,
     }
     stops = tuple(stop for stop, is_there in obstacles.items() if is_there)

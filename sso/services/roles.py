@@ -66,7 +66,7 @@ def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:
     them. The caller has written to the rows, so that on SQLite nobody else writes meanwhile.
     """
     administrators = [
-        user for user in leaving if role_of(user.groups) == ADMIN and user.disabled_at is None
+        user for user in leaving if role_of(user.groups) == ADMIN and not user.is_disabled
     ]
     keep_others(actor, {user.id for user in administrators})
 

@@ -19,12 +19,14 @@ from sqlalchemy import (
     Connection,
     Select,
     Table,
+    and_,
     bindparam,
     delete,
     exists,
     func,
     insert,
     literal,
+    or_,
     select,
     true,
 )
@@ -186,6 +188,10 @@ _CLIENT_AS_SEEN = (
     .with_for_update(read=True)
     .subquery()
 )
+_ENABLED = and_(
+    User.disabled_at.is_(None),
+    or_(User.ends_at.is_(None), User.ends_at > bindparam("created_at")),
+)
 _VISIT = (
     select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
     .select_from(User)
@@ -195,7 +201,7 @@ _VISIT = (
         BrowserSession.id == bindparam("session_id"),
         BrowserSession.ended_at.is_(None),
         User.updated_at == bindparam("user_seen"),
-        User.disabled_at.is_(None),
+        _ENABLED,
     )
 )
 _BY_CONSENT = _VISIT.join(
@@ -301,7 +307,7 @@ _BY_ASSERTION = (
     .where(
         User.id == bindparam("user_id"),
         User.updated_at == bindparam("user_seen"),
-        User.disabled_at.is_(None),
+        _ENABLED,
         exists().where(
             Identity.user_id == User.id,
             Identity.issuer == bindparam("issuer"),

@@ -12,7 +12,7 @@ from sso import clock
 from sso.models import Consent, Grant, Identity, User
 from sso.store import grants, prepared
 from sso.store.grants import LiveGrant
-from sso.store.users import USER_PROFILE, UserProfile
+from sso.store.users import ENABLED, USER_PROFILE, UserProfile
 
 _GRANTS = prepared.table(Grant)
 _FIND_GRANT = (
@@ -20,7 +20,7 @@ _FIND_GRANT = (
         select(*grants.LIVE_GRANT)
         .select_from(Grant)
         .join(User, User.id == Grant.user_id)
-        .where(User.disabled_at.is_(None), Grant.ended_at.is_(None))
+        .where(ENABLED, Grant.ended_at.is_(None))
     )
     .where(
         Grant.user_id == bindparam("user_id", type_=_GRANTS.c.user_id.type),
@@ -63,7 +63,7 @@ _FIND_USER = (
         Identity.issuer == bindparam("issuer"),
         Identity.subject == bindparam("subject"),
         Identity.barred_at.is_(None),
-        User.disabled_at.is_(None),
+        ENABLED,
     )
 )
 
@@ -72,7 +72,7 @@ def find_user(
     connection: Connection, issuer: str, subject: str, client_id: str
 ) -> AssertedUser | None:
     """Return the enabled user whose account at another server is linked."""
-    values = {"issuer": issuer, "subject": subject, "client_id": client_id}
+    values = {"issuer": issuer, "subject": subject, "client_id": client_id, "now": clock.now()}
     row = prepared.first(connection, _FIND_USER, values)
     if row is None:
         return None

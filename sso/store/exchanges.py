@@ -17,6 +17,7 @@ from sso.models import Client, Grant, Token, User
 from sso.store import clients, grants, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
+from sso.store.users import ENABLED
 
 _TOKENS = prepared.table(Token)
 
@@ -67,7 +68,7 @@ _FIND = grants.join_today(
 ).where(
     Token.jti == bindparam("jti"),
     Grant.ended_at.is_(None),
-    User.disabled_at.is_(None),
+    ENABLED,
     Client.disabled_at.is_(None),
 )
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select,
 
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret, User
-from sso.store import prepared
+from sso.store import prepared, users
 from sso.store.lists import write, write_one
 
 
@@ -34,7 +34,7 @@ def find_passkey_with_user(credential_id: str) -> tuple[Passkey, User] | None:
     row = db.session.execute(
         select(Passkey, User)
         .join(User, User.id == Passkey.user_id)
-        .where(Passkey.credential_id == credential_id, User.disabled_at.is_(None))
+        .where(Passkey.credential_id == credential_id, users.enabled())
     ).first()
     return (row[0], row[1]) if row else None
 

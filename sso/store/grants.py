@@ -35,7 +35,7 @@ from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.groups import has_member
-from sso.store.users import USER_PROFILE, UserProfile
+from sso.store.users import ENABLED, USER_PROFILE, UserProfile
 
 _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", autoescape=True)
 
@@ -253,7 +253,7 @@ def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Se
     is_its_own = (Grant.id == grant_id) & (Grant.client_id == Client.client_id)
     return join_today(
         statement.outerjoin(Grant, is_its_own & Grant.ended_at.is_(None)).outerjoin(
-            User, (User.id == Grant.user_id) & User.disabled_at.is_(None)
+            User, (User.id == Grant.user_id) & ENABLED
         )
     )
 

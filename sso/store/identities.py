@@ -8,6 +8,7 @@ from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
+from sso.store import users
 from sso.store.lists import write, write_one
 
 
@@ -175,7 +176,7 @@ def due_people(provider: str, before: datetime, size: int) -> Sequence[Identity]
         .where(
             Identity.provider == provider,
             Identity.checked_at < before,
-            User.disabled_at.is_(None),
+            users.enabled(),
             or_(signed_in, has_grants),
         )
         .order_by(Identity.checked_at)

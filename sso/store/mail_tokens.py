@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 
 from sso import clock
 from sso.extensions import db
 from sso.models import MailToken, User
+from sso.store import users
 from sso.store.lists import update_returning, write, write_one
 
 
@@ -25,7 +26,7 @@ def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | N
     row = db.session.execute(
         select(MailToken, User)
         .outerjoin(User, User.id == MailToken.user_id)
-        .where(_live(digest, purposes), User.disabled_at.is_(None))
+        .where(_live(digest, purposes), or_(User.id.is_(None), users.enabled()))
     ).first()
     return (row[0], row[1]) if row else None
 

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
+    func,
     insert,
     null,
     select,
@@ -33,6 +34,7 @@ from sso.flow import scopes
 from sso.flow.refusals import Reason, because
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Client, Grant, Refusal, User
+from sso.models.users import has_ended
 from sso.store.lists import Order
 
 KEPT = 100  # rows of a bucket
@@ -132,7 +134,7 @@ class RefusalReasons:
     scope: str
     ended_at: datetime | None
     end_reason: str | None
-    user_disabled_at: datetime | None
+    user_disabled_at: datetime | None  # or when the account ends, which may be later
     client_disabled_at: datetime | None
     session_ended_at: datetime | None
     session_expires_at: datetime | None
@@ -144,7 +146,7 @@ class RefusalReasons:
             "expires_at": self.expires_at,
             "used_at": self.used_at,
             "granted_scope": self.scope,
-            "user": self.user_id if self.user_disabled_at else None,
+            "user": self.user_id if has_ended(self.user_disabled_at) else None,
         }
 
     def reason_for(self, client_id: str, now: datetime) -> Message | None:
@@ -172,7 +174,7 @@ class RefusalReasons:
             return because(Reason.REVOKED)
         if self.expires_at is None or self.expires_at <= now:
             return because(Reason.EXPIRED)
-        if self.user_disabled_at:
+        if has_ended(self.user_disabled_at):
             return because(Reason.USER_DISABLED)
         return because(Reason.TOKEN_OF_DISABLED_CLIENT) if self.client_disabled_at else None
 
@@ -199,7 +201,7 @@ def find_reasons(
             scope.label("scope"),
             Grant.ended_at,
             Grant.end_reason,
-            User.disabled_at.label("user_disabled_at"),
+            func.coalesce(User.disabled_at, User.ends_at).label("user_disabled_at"),
             Client.disabled_at.label("client_disabled_at"),
             BrowserSession.ended_at.label("session_ended_at"),
             BrowserSession.expires_at.label("session_expires_at"),

@@ -14,6 +14,7 @@ from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.lists import Order, batches
+from sso.store.users import ENABLED
 
 
 class CurrentSession(NamedTuple):
@@ -54,12 +55,10 @@ class ResourceOwner:
 
 # Built once: building them takes as long as running them.
 _LIVE = and_(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > bindparam("now"))
-_ENABLED = User.disabled_at.is_(None)
-
 _FIND_LIVE = (
     select(BrowserSession, User)
     .join(User, User.id == BrowserSession.user_id)
-    .where(BrowserSession.digest == bindparam("digest"), _LIVE, _ENABLED)
+    .where(BrowserSession.digest == bindparam("digest"), _LIVE, ENABLED)
 )
 _SESSIONS, _USERS = prepared.table(BrowserSession), prepared.table(User)
 _OF_SESSION = ("auth_time", "amr", "acr", "last_seen_at", "ends_at", "decisions_used_until")
@@ -79,14 +78,14 @@ _FIND_WITH_CLIENT = (
     )
     .select_from(Client)
     .outerjoin(BrowserSession, and_(BrowserSession.digest == bindparam("digest"), _LIVE))
-    .outerjoin(User, and_(User.id == BrowserSession.user_id, _ENABLED))
+    .outerjoin(User, and_(User.id == BrowserSession.user_id, ENABLED))
     .outerjoin(Consent, and_(Consent.user_id == User.id, Consent.client_id == Client.client_id))
     .where(Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None))
 )
 _FIND_OWNER = (
     select(*_OWNER)
     .select_from(BrowserSession)
-    .join(User, and_(User.id == BrowserSession.user_id, _ENABLED))
+    .join(User, and_(User.id == BrowserSession.user_id, ENABLED))
     .where(BrowserSession.digest == bindparam("digest"), _LIVE)
 )
 

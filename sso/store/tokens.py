@@ -10,12 +10,12 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import clients, grants, prepared, refusals
+from sso.store import clients, grants, prepared, refusals, users
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
 from sso.store.redemption import NewToken, Redemption
 from sso.store.refusals import RedeemedReasons, RefusalReasons
-from sso.store.users import USER_PROFILE, UserProfile
+from sso.store.users import ENABLED, USER_PROFILE, UserProfile
 
 _TOKENS = prepared.table(Token)
 
@@ -69,7 +69,7 @@ _ACCESS_TOKEN = grants.join_today(
     .join_from(Token, Grant, Token.grant_id == Grant.id)
     .join(User, User.id == Grant.user_id)
     .join(Client, Client.client_id == Grant.client_id)
-).where(Token.jti == bindparam("jti"), User.disabled_at.is_(None), Client.disabled_at.is_(None))
+).where(Token.jti == bindparam("jti"), ENABLED, Client.disabled_at.is_(None))
 
 
 def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
@@ -98,7 +98,7 @@ def find_by_jti(jti: str) -> Token | None:
             contains_eager(Token.grant).contains_eager(Grant.user),
             contains_eager(Token.grant).contains_eager(Grant.client),
         )
-        .where(Token.jti == jti, User.disabled_at.is_(None), Client.disabled_at.is_(None))
+        .where(Token.jti == jti, users.enabled(), Client.disabled_at.is_(None))
     )
 
 

@@ -10,11 +10,13 @@ from uuid import UUID
 from sqlalchemy import (
     ColumnElement,
     Select,
+    and_,
     bindparam,
     delete,
     false,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -24,9 +26,9 @@ from sso.database import dialects
 from sso.database.dialects import begins
 from sso.extensions import db
 from sso.models import Group, Identity, ImportedHash, User
-from sso.models.users import folded
+from sso.models.users import folded, has_ended
 from sso.store import groups, prepared
-from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning
+from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning, write_one
 
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
 _HEX = re.compile(r"[0-9a-f]{1,32}")
@@ -50,13 +52,25 @@ USER_PROFILE = prepared.columns(UserProfile, prepared.table(User), "user_")
 """The columns that make a `UserProfile`."""
 
 
+def enabled(now: datetime | None = None) -> ColumnElement[bool]:
+    """Return the condition that a user is not disabled, and that the account has not ended."""
+    now = now or clock.now()
+    return and_(User.disabled_at.is_(None), or_(User.ends_at.is_(None), User.ends_at > now))
+
+
+ENABLED = and_(
+    User.disabled_at.is_(None), or_(User.ends_at.is_(None), User.ends_at > bindparam("now"))
+)
+"""`enabled` for statements that are built once; they have the parameter `now`."""
+
+
 def find(user_id: UUID) -> User | None:
     return db.session.scalar(select(User).where(User.id == user_id))
 
 
 def lock(user_id: UUID) -> User | None:
     """Lock a user who is not disabled until the transaction ends, and return the current row."""
-    return dialects.lock(User, User.email, User.id == user_id, User.disabled_at.is_(None))
+    return dialects.lock(User, User.email, User.id == user_id, enabled())
 
 
 def lock_any(user_id: UUID) -> User | None:
@@ -167,6 +181,12 @@ class DeclaredFields(NamedTuple):
     attributes: dict[str, Any]
     groups: list[str]
     disabled_at: datetime | None
+    ends_at: datetime | None
+
+    @property
+    def is_disabled(self) -> bool:
+        """See `User.is_disabled`."""
+        return self.disabled_at is not None or has_ended(self.ends_at)
 
 
 _DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
@@ -186,7 +206,7 @@ def ids_and_emails() -> dict[UUID, str]:
 
 def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
     """Return which of these users are enabled and in the group."""
-    administrators = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
+    administrators = select(User.id).where(groups.has_member(group), enabled())
     return set(db.session.scalars(administrators)) & set(ids)
 
 
@@ -197,14 +217,59 @@ def lock_all(ids: Collection[UUID]) -> None:
         groups.lock_users(ids)
 
 
-def set_disabled(user: User, is_disabled: bool, directory: Identity | None = None) -> None:
+def set_disabled(
+    user: User, is_disabled: bool, directory: Identity | None = None, at: datetime | None = None
+) -> None:
     """Disable or enable a user. `directory`: the identity whose directory does so, no operator.
 
-    The same moment on both tells later that only the directory has disabled the user.
+    The same moment on both tells later that only the directory has disabled the user. `at`: the
+    end of the account, which tells the same about that. To enable a user removes an end that has
+    passed.
     """
-    user.disabled_at = clock.now() if is_disabled else None
+    user.disabled_at = (at or clock.now()) if is_disabled else None
     if directory:
         directory.barred_at = user.disabled_at
+    elif not is_disabled and has_ended(user.ends_at):
+        user.ends_at = user.end_announced_at = None
+
+
+def set_end(user: User, ends_at: datetime | None) -> None:
+    """Set when an account ends. A user whom only the end before disabled is enabled again."""
+    if user.disabled_at is not None and user.disabled_at == user.ends_at:
+        set_disabled(user, False)
+    user.ends_at, user.end_announced_at = ends_at, None
+
+
+_BATCH = 100
+
+
+def ended(now: datetime) -> Sequence[UUID]:
+    """Return some users whose accounts have ended and who are not disabled yet."""
+    statement = select(User.id).where(User.ends_at <= now, User.disabled_at.is_(None))
+    return db.session.scalars(statement.order_by(User.ends_at).limit(_BATCH)).all()
+
+
+def ending(now: datetime, until: datetime) -> Sequence[User]:
+    """Return some users whose accounts end in this time and who have not been told."""
+    statement = select(User).where(
+        User.ends_at > now,
+        User.ends_at <= until,
+        User.disabled_at.is_(None),
+        User.end_announced_at.is_(None),
+    )
+    return db.session.scalars(statement.order_by(User.ends_at).limit(_BATCH)).all()
+
+
+def note_announced(user: User) -> bool:
+    """Record that a user is told of this end; return False if that was done, or the end moved.
+
+    It is no change of the user: applications see none.
+    """
+    return write_one(
+        update(User)
+        .where(User.id == user.id, User.ends_at == user.ends_at, User.end_announced_at.is_(None))
+        .values(end_announced_at=clock.now(), updated_at=User.updated_at, version=User.version)
+    )
 
 
 def change_all(values: Sequence[Mapping[str, Any]]) -> None:
@@ -430,14 +495,16 @@ _ADMINISTRATORS = 0  # the second half of the key of an advisory lock
 
 
 def administrators_remain(group: str, without: Collection[UUID]) -> bool:
-    """Return whether other enabled users are in the group. The next caller waits until this
-    transaction ends.
+    """Return whether other enabled users, whose accounts have no end, are in the group. The next
+    caller waits until this transaction ends.
 
     On PostgreSQL, two administrators could otherwise remove each other at the same time.
     """
     dialects.exclusive_lock(dialects.LOCK_KIND, _ADMINISTRATORS)
-    enabled = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
-    return db.session.scalar(enabled.where(User.id.not_in(without)).limit(1)) is not None
+    lasting = select(User.id).where(
+        groups.has_member(group), User.disabled_at.is_(None), User.ends_at.is_(None)
+    )
+    return db.session.scalar(lasting.where(User.id.not_in(without)).limit(1)) is not None
 
 
 def foreign_hash_methods() -> frozenset[str]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,26 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             file.write("]}")
         peaks.append(flask("user", "import", "keycloak", str(path), "--plan"))
     assert peaks[1] - peaks[0] < 16_000, peaks  # KiB; the file has 9,000
+
+
+def test_an_end(app: Flask, run: Import) -> None:
+    rows = (
+        "email,disabled,ends_at\n"
+        "a@example.com,,2099-12-31T18:00+01:00\n"
+        "b@example.com,yes,2020-01-01\n"
+        "c@example.com,no,2020-01-01\n"
+        "d@example.com,yes,soon\n"
+        "e@example.com,,\n"
+    )
+    report = run(rows)
+    assert report["imported"] == 3
+    (skipped,) = report["reasons"]["skipped"]
+    assert [each["detail"] for each in skipped["examples"]] == ["2020-01-01", "soon"]
+    ends = {name: getattr(found(app, f"{name}@example.com"), "ends_at", "none") for name in "abcde"}
+    assert ends == {
+        "a": datetime(2099, 12, 31, 17, tzinfo=UTC),
+        "b": datetime(2020, 1, 1, tzinfo=UTC),
+        "c": "none",
+        "d": "none",
+        "e": None,
+    }

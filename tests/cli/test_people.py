@@ -225,3 +225,22 @@ def test_the_last_way_in_is_named_before(app: Flask, monkeypatch: pytest.MonkeyP
     assert done.exit_code == 0, done.output
     assert "only way to sign in" in asked[0]
     assert "provider is trusted" in asked[0]
+
+
+def test_an_end(app: Flask, run: Any) -> None:
+    made = run("user", "create", "--email", "erin@example.com", "--name", "Erin",
+               "--password-stdin", "--ends-at", "2099-12-31T18:00+01:00")  # fmt: skip
+    assert made.exit_code != 0  # no password
+    with_end = make_user(app)
+    shown = run("user", "update", with_end.email, "--ends-at", "2099-12-31T18:00+01:00", "--json")
+    assert json.loads(shown.stdout)["ends_at"] == "2099-12-31T17:00:00Z"
+    both = run("user", "update", with_end.email, "--ends-at", "2098-01-01", "--no-ends-at")
+    assert "--ends-at contradicts --no-ends-at" in both.stderr
+    past = run("user", "update", with_end.email, "--ends-at", "2020-01-01")
+    assert past.exit_code == 1
+    assert "the end 2020-01-01T00:00:00Z is in the past" in past.stderr
+    wrong = run("user", "update", with_end.email, "--ends-at", "soon")
+    assert "'soon' is no time" in wrong.stderr
+    shown = run("user", "update", with_end.email, "--no-ends-at")
+    assert "ends_at: 2099-12-31T17:00:00Z -> " in shown.stdout
+    assert json.loads(run("user", "show", with_end.email, "--json").stdout)["ends_at"] is None

@@ -26,21 +26,33 @@ def client(app: Flask) -> RelyingParty:
     return make_client(app, scope=SCOPE)
 
 
-def disable(app: Flask, what: type[User] | type[Client]) -> None:
+Disabled = type[User] | type[Client]
+
+
+@pytest.fixture(params=["disabled_at", "ends_at"], autouse=True)
+def column(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users are disabled, or their accounts have ended and no worker has disabled them."""
+    monkeypatch.setitem(COLUMNS, User, request.param)
+
+
+COLUMNS: dict[Disabled, str] = {Client: "disabled_at"}
+
+
+def disable(app: Flask, what: Disabled) -> None:
     with app.app_context():
-        db.session.execute(update(what).values(disabled_at=clock.now()))
+        db.session.execute(update(what).values({COLUMNS[what]: clock.now()}))
         db.session.commit()
 
 
-def enable(app: Flask, what: type[User] | type[Client]) -> None:
+def enable(app: Flask, what: Disabled) -> None:
     with app.app_context():
-        db.session.execute(update(what).values(disabled_at=None))
+        db.session.execute(update(what).values({COLUMNS[what]: None}))
         db.session.commit()
 
 
 @pytest.mark.parametrize("what", [User, Client])
 def test_tokens(
-    app: Flask, browser: Browser, client: RelyingParty, user: User, what: type[User] | type[Client]
+    app: Flask, browser: Browser, client: RelyingParty, user: User, what: Disabled
 ) -> None:
     tokens = client.exchange(browser.approve(client, scope=SCOPE).code).get_json()
     code = browser.authorize(client, scope=SCOPE).code

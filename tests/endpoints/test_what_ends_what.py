@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from sso import audit
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.flow import decision
+from sso.jobs import upkeep
 from sso.models import BrowserSession, Identity, LogoutDelivery, UpstreamSession, User
 from sso.services import identities
 from sso.store import identities as stored_identities
@@ -122,6 +124,15 @@ def _bar(scene: Scene) -> None:
         identity = identities.link(audit.SYSTEM, user, CORP, found)
         identities.disable_user(audit.SYSTEM, CORP, identity, "disabled")
         db.session.commit()
+
+
+def _end(scene: Scene, clock: Clock) -> None:
+    """The worker runs, which sends the logout tokens; all else ends without it."""
+    end = clock.time + timedelta(seconds=10)
+    scene.flask("user", "update", scene.user.email, "--ends-at", end.isoformat())
+    clock.move(seconds=10)
+    with scene.app.app_context():
+        assert upkeep.end_due() == 1
 
 
 def _delete_account(scene: Scene) -> None:
@@ -246,6 +257,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
         ALL,
     ),
     "user disabled": (lambda s, _: s.flask("user", "disable", s.user.email), ALL),
+    "end of the account": (_end, ALL),
     "barred by the directory": (lambda s, _: _bar(s), ALL),
     "user deleted": (lambda s, _: s.flask("user", "delete", s.user.email, "--yes"), ALL),
     "own account deleted": (lambda s, _: _delete_account(s), ALL),

@@ -6,6 +6,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,8 +17,10 @@ from flask import Flask
 from sso import create_app
 from sso.config.client_fields import FIELDS
 from sso.extensions import db
+from sso.jobs import upkeep
 from sso.models import Mail
 from sso.store import clients, users
+from tests.conftest import Clock
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
 from tests.support.factories import PASSWORD, make_client, make_user
@@ -349,3 +352,57 @@ def test_a_public_client_stays_public(apply: Callable[..., Any]) -> None:
         assert result.exit_code == 1
         assert "stays public or confidential" in result.stderr
     assert "a public client has no secret" in apply(wiki).stderr
+
+
+def test_an_end_that_comes_changes_nothing_in_the_file(
+    app: Flask, apply: Callable[..., Any], clock: Clock
+) -> None:
+    """Even one that says that the account is not disabled: it is not, until it ends."""
+    ends = WIKI.replace('name = "Erin"', 'name = "Erin"\nends_at = "2026-11-22T01:00+01:00"')
+    for text in (ends, ends.replace("ends_at", "disabled = false\nends_at")):
+        apply(text)
+        assert actions(apply(text, "--json")) == []
+        clock.time = datetime(2026, 11, 22, tzinfo=UTC)
+        assert actions(apply(text, "--json")) == []
+        with app.app_context():
+            user = users.find_by_email("erin@example.com")
+            assert user is not None
+            assert (user.is_disabled, user.disabled_at) == (True, None)
+            upkeep.end_due()
+        assert actions(apply(text, "--json")) == []
+        clock.time = datetime(2026, 11, 21, tzinfo=UTC)
+        run(app, "user", "enable", "erin@example.com")
+        run(app, "user", "update", "erin@example.com", "--no-ends-at")
+
+
+@pytest.mark.parametrize(("lines", "is_accepted"), [
+    ('ends_at = "2020-01-01"', False),
+    ('disabled = true\nends_at = "2020-01-01"', True),
+    ('disabled = true\nends_at = "soon"', False),
+])  # fmt: skip
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_end_in_the_past_is_that_of_a_disabled_user(
+    app: Flask, apply: Callable[..., Any], lines: str, is_accepted: bool, is_new: bool
+) -> None:
+    if not is_new:
+        apply(WIKI)
+    result = apply(WIKI.replace('name = "Erin"', f'name = "Erin"\n{lines}'))
+    assert (result.exit_code == 0) is is_accepted
+    with app.app_context():
+        user = users.find_by_email("erin@example.com")
+        assert (user is not None and user.ends_at is not None) is is_accepted
+
+
+def test_a_later_end_of_a_user_declared_disabled_enables_nobody(
+    app: Flask, apply: Callable[..., Any], clock: Clock
+) -> None:
+    lines = 'name = "Erin"\ndisabled = true\nends_at = "2026-12-01"'
+    apply(WIKI.replace('name = "Erin"', 'name = "Erin"\nends_at = "2026-11-25"'))
+    clock.move(days=9)
+    with app.app_context():
+        upkeep.end_due()
+    apply(WIKI.replace('name = "Erin"', lines))
+    with app.app_context():
+        user = users.find_by_email("erin@example.com")
+        assert user is not None
+        assert user.is_disabled

@@ -32,6 +32,7 @@ from sso.config.fields import MAPPINGS, Input, Kind
 from sso.config.fields import Field as TableField
 from sso.crypto.passwords import MAX_LENGTH
 from sso.endpoints.forms import TOO_LONG
+from sso.flow import moments
 from sso.flow.profile_claims import CLAIMS, Format, title_of
 from sso.i18n import N_
 from sso.models import Api
@@ -153,6 +154,26 @@ def lines(text: str | None) -> list[str]:
     return list(dict.fromkeys(filter(None, (line.strip() for line in (text or "").splitlines()))))
 
 
+def _check_moment(_: PageForm, field: Field) -> None:
+    try:
+        moments.parsed(field.data or "9999-12-31")
+    except ValueError:
+        raise ValidationError(N_("Enter a date and a time.")) from None
+
+
+def _moment(text: str | None) -> str:
+    """Return the moment of a field, which is in UTC; an unreadable text as it is."""
+    try:
+        return moments.text_of(moments.parsed(text)) if text and text.strip() else ""
+    except ValueError:
+        return text or ""
+
+
+def _moment_input(text: str) -> str:
+    """Return a moment as browsers have it in a field for date and time."""
+    return text.removesuffix("Z").removesuffix(":00")
+
+
 class InviteForm(PageForm):
     """A new user, who is invited to set a password."""
 
@@ -211,11 +232,16 @@ class PersonForm(EditForm, InviteForm):
     """The profile, groups and claims of a user."""
 
     email_verified = BooleanField(lazy_gettext("The address belongs to this person"))
+    ends_at = StringField(
+        lazy_gettext("The account ends at (UTC)"),
+        [Length(max=40, message=TOO_LONG), _check_moment],
+    )
 
     def fill(self, values: Mapping[str, Any]) -> None:
         self.email.data, self.name.data = values["email"], values["name"]
         self.email_verified.data = values["email_verified"]
         self.groups.data = "\n".join(values["groups"])
+        self.ends_at.data = _moment_input(values["ends_at"])
         for claim in CLAIMS:
             self[f"claim_{claim}"].data = _shown(claim, values["claims"].get(claim))
 
@@ -226,6 +252,7 @@ class PersonForm(EditForm, InviteForm):
             "name": self.name.data,
             "email_verified": bool(self.email_verified.data),
             "groups": lines(self.groups.data),
+            "ends_at": _moment(self.ends_at.data),
             "claims": {claim: value for claim, value in claims.items() if value is not None},
         }
 

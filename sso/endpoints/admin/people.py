@@ -50,7 +50,7 @@ ACTIONS: dict[str, Action[User]] = {
         question=N_("%(name)s gets another email with a link to set the password."),
         done=N_("The invitation will be sent."),
         run=credentials.invite_again,
-        applies=lambda user: user.password_hash is None and user.disabled_at is None,
+        applies=lambda user: user.password_hash is None and not user.is_disabled,
         is_for_helpdesk=True,
         sends_mail=True,
     ),
@@ -59,7 +59,7 @@ ACTIONS: dict[str, Action[User]] = {
         question=N_("%(name)s gets another email with a link to confirm the address."),
         done=N_("The email will be sent."),
         run=credentials.request_verification,
-        applies=lambda user: not user.email_verified and user.disabled_at is None,
+        applies=lambda user: not user.email_verified and not user.is_disabled,
         is_for_helpdesk=True,
         sends_mail=True,
     ),
@@ -68,7 +68,7 @@ ACTIONS: dict[str, Action[User]] = {
         question=N_("%(name)s gets an email with a link to set a new password."),
         done=N_("The email will be sent."),
         run=credentials.mail_password_reset,
-        applies=lambda user: user.password_hash is not None and user.disabled_at is None,
+        applies=lambda user: user.password_hash is not None and not user.is_disabled,
         is_for_helpdesk=True,
         sends_mail=True,
     ),
@@ -98,7 +98,7 @@ ACTIONS: dict[str, Action[User]] = {
         question=N_("%(name)s cannot sign in until you enable the account again."),
         done=N_("The account was disabled."),
         run=accounts.disable,
-        applies=lambda user: user.disabled_at is None,
+        applies=lambda user: not user.is_disabled,
         ends=ENDS["user disabled"],
         warnings=_api_tokens,
         is_danger=True,
@@ -111,7 +111,7 @@ ACTIONS: dict[str, Action[User]] = {
         ),
         done=N_("The account was enabled."),
         run=accounts.enable,
-        applies=lambda user: user.disabled_at is not None,
+        applies=lambda user: user.is_disabled,
     ),
     "delete": Action(
         label=N_("Delete the account"),
@@ -231,8 +231,8 @@ def state_of(user: User) -> list[tuple[str, str]]:
     labels = [
         (title, kind)
         for applies, title, kind in (
-            (user.disabled_at, N_("disabled"), "bad"),
-            (user.password_hash is None and not user.disabled_at, N_("no password"), "warning"),
+            (user.is_disabled, N_("disabled"), "bad"),
+            (user.password_hash is None and not user.is_disabled, N_("no password"), "warning"),
             (not user.email_verified, N_("not verified"), "warning"),
         )
         if applies
@@ -327,7 +327,7 @@ def person() -> Response:
     )
 
 
-_SIMPLE = ("email", "name", "email_verified")
+_SIMPLE = ("email", "name", "email_verified", "ends_at")
 
 
 def invite() -> Response:

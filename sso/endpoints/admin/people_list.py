@@ -172,7 +172,7 @@ def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
         for user in exports.rows(listed.order, listed.statement):
             yield (
                 user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
-                _yes(user.disabled_at), exports.moment(user.created_at),
+                _yes(user.is_disabled), exports.moment(user.created_at),
             )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """People in the administration: found, invited, edited, and what is done to them."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -463,3 +464,24 @@ def test_people_do_not_see_where_administrators_are(
     assert "by an operator" in page.html
     assert "192.0.2.77" not in page.html
     assert "Firefox" not in page.html
+
+
+def test_an_end(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    page = edit(ada, dana, ends_at="2026-12-31T18:00")
+    assert "The changes were saved." in page.html
+    assert "December 31, 2026" in ada.open(f"{ADMIN}/person?id={dana.id}").html
+    found = row(app, dana)
+    assert found
+    assert found.ends_at == datetime(2026, 12, 31, 18, tzinfo=UTC)
+    assert newest(app)[1]["changes"]["ends_at"]["after"] == "2026-12-31T18:00:00Z"
+    assert 'value="2026-12-31T18:00"' in ada.open(f"{ADMIN}/person/edit?id={dana.id}").html
+    for text, fault in (("2020-01-01T00:00", "is in the past"), ("soon", "Enter a date")):
+        assert fault in edit(ada, dana, ends_at=text).html
+    edit(ada, dana, name="Else")
+    found = row(app, dana)
+    assert found
+    assert found.ends_at == datetime(2026, 12, 31, 18, tzinfo=UTC)
+    edit(ada, dana, ends_at="")
+    found = row(app, dana)
+    assert found
+    assert found.ends_at is None

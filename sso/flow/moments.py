@@ -1,0 +1,22 @@
+"""Moments as operators write them: ISO 8601, in UTC unless the text names another offset."""
+
+from datetime import UTC, datetime
+
+
+def parsed(text: str) -> datetime:
+    """Return the moment that a text says, in whole seconds. Raises `ValueError`.
+
+    A date alone is its beginning. A name of a time zone is refused: in the hour that a change of
+    daylight saving repeats, it would say two moments.
+    """
+    moment = datetime.fromisoformat(text.strip())
+    try:
+        utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:  # at the end of the year 9999
+        raise ValueError(text) from None
+    return utc.replace(microsecond=0)
+
+
+def text_of(moment: datetime | None) -> str:
+    """Return a moment as `parsed` reads it, in UTC; "" if there is none."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""

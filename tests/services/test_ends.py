@@ -1,0 +1,295 @@
+"""Ends of accounts: at their moment, without the worker and with it."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso import audit
+from sso.config.upstream.ldap import LdapProvider
+from sso.extensions import db
+from sso.flow import moments
+from sso.jobs import upkeep
+from sso.models import Identity, User
+from sso.scim import filters
+from sso.services import accounts, api_tokens, ends, identities
+from sso.services.changes import ListEdit
+from sso.services.checks import Invalid
+from sso.services.roles import NotAllowed
+from sso.store import users
+from sso.upstream.identity import UpstreamIdentity
+from tests.conftest import Clock
+from tests.scim.conftest import Provisioner
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.administration import ADMINS, sign_in_staff
+from tests.support.events import events
+from tests.support.factories import make_client, make_user
+from tests.support.mailbox import Mailbox, text_of
+from tests.support.proxied import Proxied, make_proxied
+
+OLGA = audit.Actor("olga")
+CORP = LdapProvider(
+    id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
+)
+SCOPE = "openid offline_access"
+
+
+def set_end(app: Flask, user: User, ends_at: datetime | str, **more: Any) -> None:
+    text = ends_at if isinstance(ends_at, str) else moments.text_of(ends_at)
+    with app.app_context():
+        accounts.update(OLGA, user.id, ends_at=text, **more)
+        db.session.commit()
+
+
+def work(app: Flask) -> int:
+    with app.app_context():
+        return upkeep.end_due()
+
+
+def row(app: Flask, user: User) -> User:
+    with app.app_context():
+        stored = users.find(user.id)
+        assert stored is not None
+        return stored
+
+
+@pytest.fixture
+def end(clock: Clock) -> datetime:
+    clock.stand_still()
+    return clock.time + timedelta(days=30)
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-21T12:00:01Z", "2026-11-21 12:00:01", "2026-11-21T13:00:01+01:00",
+    "2026-11-21T04:00:01.9-08:00", " 2026-11-21T12:00:01+00:00 ", "20261121T120001Z",
+])  # fmt: skip
+def test_a_moment_is_in_utc_unless_it_says_otherwise(text: str, clock: Clock) -> None:
+    assert ends.read(text) == datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
+
+
+def test_the_hour_that_daylight_saving_repeats_is_two_hours() -> None:
+    summer, winter = (ends.read(f"2027-10-31T02:30+0{hours}:00") for hours in (2, 1))
+    assert summer is not None
+    assert winter == summer + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("text", [
+    "tomorrow", "2027-02-30", "2027-10-31T02:30 Europe/Berlin", "2027-10-31T25:00", "1e9",
+    "9999-12-31T23:59:59-10:00", "0001-01-01T00:00+10:00", "2026-11-21T12:00:00Z", "2026-11-21",
+    "2026-11-21T13:00+02:00", "x" * 999,
+])  # fmt: skip
+def test_what_is_no_moment_or_is_over_is_refused(text: str, clock: Clock) -> None:
+    clock.stand_still()
+    with pytest.raises(Invalid):
+        ends.read(text)
+
+
+@pytest.mark.parametrize(("seconds", "is_open"), [(-1, True), (0, False), (1, False)])
+def test_every_check_compares_it_with_the_clock(
+    make_app: Callable[..., Flask], clock: Clock, end: datetime, seconds: int, is_open: bool
+) -> None:
+    """The worker is stopped."""
+    app = make_app(SSO_TRUSTED_PROXIES="1")
+    clock.time = end - timedelta(minutes=5)
+    make_user(app, "other@example.com", groups=[ADMINS])
+    staff = sign_in_staff(app, "ada@example.com")
+    with app.app_context():
+        ada = users.find_by_email("ada@example.com")
+        assert ada is not None
+        actor = audit.Actor(ada.email, user_id=ada.id)
+        _, secret = api_tokens.create(actor, "Entra", ["scim:write"])
+        db.session.commit()
+    program = Provisioner(app, secret)
+    user, client, browser = make_user(app), make_client(app, scope=SCOPE), Browser(app)
+    browser.sign_in()
+    tokens = client.exchange(browser.approve(client, scope=SCOPE).code).get_json()
+    wiki = Proxied(app, make_proxied(app))
+    wiki.sign_in(browser)
+    for ending in (user, ada):
+        set_end(app, ending, end)
+    clock.time = end + timedelta(seconds=seconds)
+    access = tokens["access_token"]
+    answers = {
+        "account": browser.open(f"{ORIGIN}{BASE}/account").path.endswith("/account"),
+        "authorize": browser.authorize(client, scope=SCOPE, prompt="none").error is None,
+        "sign-in": Browser(app).sign_in().path.endswith("/account"),
+        "userinfo": client.userinfo(access).status_code == 200,
+        "introspection": client.introspect(access).get_json()["active"],
+        "refresh": client.refresh(tokens["refresh_token"]).status_code == 200,
+        "forward auth": wiki.ask().status_code == 200,
+        "API token": program("GET", "/Users").status_code == 200,
+        "console": staff.open(f"{ORIGIN}{BASE}/admin").path.endswith("/admin"),
+    }
+    assert answers == dict.fromkeys(answers, is_open)
+    with app.app_context():
+        active, inactive = (
+            filters.condition(User, f"active eq {value}") for value in ("true", "false")
+        )
+        assert users.users_where(active, 0, 10)[0] == (3 if is_open else 1)
+        assert users.users_where(inactive, 0, 10)[0] == (0 if is_open else 2)
+
+
+def test_the_worker_carries_it_out_once(app: Flask, clock: Clock, end: datetime) -> None:
+    clock.time = end - timedelta(hours=1)
+    user, browser = make_user(app), Browser(app)
+    browser.sign_in()
+    set_end(app, user, end)
+    clock.time = end - timedelta(seconds=1)
+    assert work(app) == 1  # the announcement
+    assert row(app, user).disabled_at is None
+    clock.time = end
+    assert [work(app), work(app)] == [1, 0]
+    assert row(app, user).disabled_at == end
+    (event,) = events(app, "user_disabled")
+    assert (event["user"], event["reason"]) == (str(user.id), "account_ended")
+    assert [one["reason"] for one in events(app, "session_ended")] == ["user_disabled"]
+
+
+def test_it_is_announced_once_a_week_before(
+    app: Flask, mailbox: Mailbox, clock: Clock, end: datetime
+) -> None:
+    user = make_user(app, claims={"zoneinfo": "Europe/Berlin", "locale": "en"})
+    set_end(app, user, end)
+    before = row(app, user)
+    clock.time = end - ends.NOTICE - timedelta(seconds=1)
+    assert work(app) == 0
+    clock.time = end - ends.NOTICE
+    assert [work(app), work(app)] == [1, 0]
+    (mail,) = mailbox.read()
+    assert "ends soon" in mail["Subject"]
+    assert re.search(r"ends on December 21, 2026.*1:00\sPM UTC\+1\.", text_of(mail))
+    after = row(app, user)
+    assert (after.version, after.updated_at) == (before.version, before.updated_at)
+    set_end(app, user, end + timedelta(days=30))  # another end is announced again
+    assert work(app) == 0
+    clock.move(days=30)
+    assert work(app) == 1
+
+
+@pytest.mark.parametrize("worked", [False, True])
+@pytest.mark.parametrize("text", ["", "2027-12-31"])
+def test_a_later_end_or_none_lets_the_person_sign_in_again(
+    app: Flask, clock: Clock, end: datetime, text: str, worked: bool
+) -> None:
+    """What had ended stays ended, also if the worker had not seen to it."""
+    clock.time = end - timedelta(hours=1)
+    user, browser = make_user(app), Browser(app)
+    browser.sign_in()
+    set_end(app, user, end)
+    clock.time = end
+    if worked:
+        work(app)
+    set_end(app, user, text)
+    assert not row(app, user).is_disabled
+    assert browser.open(f"{ORIGIN}{BASE}/account").path.endswith("/sign-in")
+    assert browser.sign_in().path.endswith("/account")
+
+
+@pytest.mark.parametrize("worked", [False, True])
+def test_to_enable_removes_an_end_that_has_passed(
+    app: Flask, clock: Clock, end: datetime, worked: bool
+) -> None:
+    clock.time = end - timedelta(hours=1)
+    user, browser = make_user(app), Browser(app)
+    browser.sign_in()
+    set_end(app, user, end)
+    clock.time = end
+    if worked:
+        work(app)
+    with app.app_context():
+        accounts.enable(OLGA, users.find(user.id) or user)
+        db.session.commit()
+    assert (row(app, user).ends_at, row(app, user).is_disabled) == (None, False)
+    assert browser.open(f"{ORIGIN}{BASE}/account").path.endswith("/sign-in")
+
+
+def test_who_was_disabled_before_the_end_stays_disabled(
+    app: Flask, clock: Clock, end: datetime
+) -> None:
+    user = make_user(app)
+    set_end(app, user, end)
+    set_end(app, user, end + timedelta(days=1), disabled=True)
+    clock.move(days=60)
+    assert work(app) == 0
+    set_end(app, user, "")
+    assert row(app, user).is_disabled
+
+
+def test_an_end_that_has_passed_may_stay(app: Flask, clock: Clock, end: datetime) -> None:
+    user = make_user(app)
+    set_end(app, user, end)
+    clock.time = end
+    work(app)
+    set_end(app, user, end, name="Else")
+    assert (row(app, user).name, row(app, user).is_disabled) == ("Else", True)
+
+
+def test_a_directory_enables_nobody_after_the_end(app: Flask, clock: Clock, end: datetime) -> None:
+    user = make_user(app)
+    set_end(app, user, end)
+    with app.app_context():
+        identity = Identity(user_id=user.id, provider="corp", issuer=CORP.issuer, subject="1")
+        db.session.add(identity)
+        db.session.flush()
+        identities.disable_user(audit.SYSTEM, CORP, identity, "gone")
+        db.session.commit()
+        clock.time = end
+        identities.enable_user(audit.SYSTEM, CORP, UpstreamIdentity(CORP.issuer, "1"))
+        db.session.commit()
+    assert row(app, user).is_disabled
+    assert row(app, user).ends_at == end
+
+
+class TestTheLastAdministrator:
+    """One administrator without an end remains."""
+
+    @pytest.fixture
+    def ada(self, app: Flask) -> User:
+        return make_user(app, "ada@example.com", groups=[ADMINS])
+
+    def test_gets_no_end(self, app: Flask, ada: User, end: datetime) -> None:
+        with pytest.raises(NotAllowed):
+            set_end(app, ada, end)
+        make_user(app, "grace@example.com", groups=[ADMINS])
+        set_end(app, ada, end)
+        assert row(app, ada).ends_at == end
+
+    @pytest.mark.parametrize("act", [
+        lambda one: accounts.disable(OLGA, one),
+        lambda one: accounts.delete(OLGA, one),
+        lambda one: accounts.update(OLGA, one.id, memberships=ListEdit(removed=(ADMINS,))),
+        lambda one: accounts.update(OLGA, one.id, ends_at="2028-01-01"),
+    ])  # fmt: skip
+    def test_is_not_the_one_with_an_end(
+        self, app: Flask, ada: User, end: datetime, act: Callable[[User], Any]
+    ) -> None:
+        grace = make_user(app, "grace@example.com", groups=[ADMINS])
+        set_end(app, ada, end)
+        with app.app_context(), pytest.raises(NotAllowed):
+            act(users.find(grace.id) or grace)
+
+
+def test_nobody_ends_his_own_administration(app: Flask, end: datetime) -> None:
+    ada = make_user(app, "ada@example.com", groups=[ADMINS])
+    make_user(app, "grace@example.com", groups=[ADMINS])
+    actor = audit.Actor(ada.email, user_id=ada.id)
+    with app.app_context(), pytest.raises(NotAllowed):
+        accounts.update(actor, ada.id, ends_at=moments.text_of(end))
+
+
+def test_the_end_moves_while_the_worker_looks(
+    app: Flask, clock: Clock, end: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = make_user(app)
+    set_end(app, user, end)
+    clock.time = end
+    found = [user.id]
+    set_end(app, user, end + timedelta(days=9))
+    monkeypatch.setattr(users, "ended", lambda _: found)
+    with app.app_context():
+        assert accounts.end_due(audit.SYSTEM) == 0
+    assert not row(app, user).is_disabled
+    assert clock.now() == end
