@@ -399,6 +399,8 @@ ADDRESSES = {
     f"{BASE}/admin/api/secret": {"GET", "POST"},
     f"{BASE}/admin/api/act": {"GET", "POST"},
     f"{BASE}/admin/mcp-servers": {"GET", "POST"},
+    f"{BASE}/admin/mcp-servers/export": {"GET"},
+    f"{BASE}/admin/mcp-servers/domains/export": {"GET"},
     f"{BASE}/admin/mcp-servers/domain": {"GET", "POST"},
     f"{BASE}/admin/mcp-server": {"GET", "POST"},
     f"{BASE}/admin/mcp-server/new": {"GET", "POST"},
@@ -427,7 +429,8 @@ ADDRESSES = {
     f"{BASE}/admin/person/new": {"GET", "POST"},
     f"{BASE}/admin/settings": {"GET"},
     f"{BASE}/admin/providers": {"GET", "POST"},
-    f"{BASE}/admin/webhooks": {"GET"},
+    f"{BASE}/admin/webhooks": {"GET", "POST"},
+    f"{BASE}/admin/webhooks/export": {"GET"},
     f"{BASE}/admin/webhook": {"GET", "POST"},
     f"{BASE}/admin/webhook/export": {"GET"},
     **{

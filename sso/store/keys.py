@@ -106,6 +106,8 @@ def remove_signing_key(key: SigningKey) -> None:
 
 
 NEWEST_API_TOKENS = Order((ApiToken.created_at, ApiToken.id), is_descending=True)
+API_TOKENS_BY_NAME = Order((ApiToken.name, ApiToken.id))
+API_TOKENS_BY_END = Order((ApiToken.expires_at, ApiToken.id))
 _NOTED_EVERY = timedelta(minutes=1)
 
 
@@ -120,8 +122,8 @@ def every_api_token() -> Sequence[ApiToken]:
 
 
 def selected_api_tokens(text: str = "", state: str = "") -> Select[ApiToken]:
-    """Select the tokens with this text in their names and of this state, to be ordered by
-    `NEWEST_API_TOKENS`; "" selects any.
+    """Select the tokens with this text in their names and of this state, to be ordered as
+    `NEWEST_API_TOKENS` and its neighbours say; "" selects any.
     """
     statement, is_over = select(ApiToken), ApiToken.expires_at <= clock.now()
     if text:

@@ -30,6 +30,7 @@ TARGETS = {
     "brand.logo or asset('favicon.svg')": "a file of the operator's, or of ours",
     "client.home_url": "home_url_error accepts http and https alone",
     "export_url": "made by url_for",
+    "domains_export_url": "made by url_for",
     "exports.csv": "made by url_for",
     "exports.jsonl": "made by url_for",
     "follow": "made by url_for",

@@ -230,7 +230,7 @@ def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str,
     """
     endpoint = (request.endpoint or "").removeprefix("admin.")
     number = _page_number() if name in request.args else 1
-    kept = _kept(name, *without)
+    kept = _kept(name, _PLACE, *without)
     urls: dict[str, Any] = {
         where: url(endpoint, **kept, **{name: place, _PLACE: str(number + step)})
         for where, place, step in (("previous", part.previous, -1), ("next", part.next, 1))
@@ -239,16 +239,18 @@ def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str,
     return urls | {"number": number} if urls else {}
 
 
-def numbered(rows: Sequence[T]) -> tuple[Sequence[T], dict[str, Any], "Total"]:
+def numbered(rows: Sequence[T], place: str = _PLACE) -> tuple[Sequence[T], dict[str, Any], "Total"]:
     """Return the page of rows that the URL names by its number, the URLs of its neighbours as
     `neighbours` does, and the total: for lists that are read whole.
+
+    `place`: the parameter with the number; the second list of a page has its own.
     """
     total = Total(len(rows))
-    number = max(1, min(_page_number(), total.pages))
+    number = max(1, min(_page_number(place), total.pages))
     endpoint = (request.endpoint or "").removeprefix("admin.")
-    kept = _kept("page")
+    kept = _kept("page", place)
     urls: dict[str, Any] = {
-        where: url(endpoint, **kept, **{_PLACE: str(number + step)})
+        where: url(endpoint, **kept, **{place: str(number + step)})
         for where, step in (("previous", -1), ("next", 1))
         if 1 <= number + step <= total.pages
     }
@@ -261,7 +263,7 @@ def _kept(*without: str) -> dict[str, list[str]]:
 
     Those that are options of `url_for`, which begin with an underscore, are none of a list.
     """
-    left_out = {"endpoint", "done", _PLACE, *without}
+    left_out = {"endpoint", "done", *without}
     return {
         key: request.args.getlist(key)
         for key in request.args
@@ -269,8 +271,8 @@ def _kept(*without: str) -> dict[str, list[str]]:
     }
 
 
-def _page_number() -> int:
-    text = request.args.get(_PLACE, "")
+def _page_number(place: str = _PLACE) -> int:
+    text = request.args.get(place, "")
     return (
         min(int(text), _MOST_PAGES) if text.isascii() and text.isdecimal() and len(text) < 8 else 1
     )

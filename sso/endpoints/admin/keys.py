@@ -106,13 +106,19 @@ _SEVERAL = Several(
     find=lambda ids: stored_keys.api_tokens_with(several.uuids(ids)),
     line=lambda token: (str(token.id), token.name, token.scope),
 )
+ORDERS: admin_page.Orders = {
+    **admin_page.by_age(stored_keys.NEWEST_API_TOKENS),
+    "name": (N_("Name"), stored_keys.API_TOKENS_BY_NAME),
+    "expires": (N_("Expires"), stored_keys.API_TOKENS_BY_END),
+}
 _EXPORTED = ("id", "name", "owner_id", "state", "scopes", "created", "expires", "last_used")
 
 
 def _filters() -> dict[str, str]:
     """Return the filters in the URL."""
     state = admin_page.choice("state", TOKEN_STATES)
-    return admin_page.chosen(q=admin_page.searched(), state=state)
+    sort = admin_page.choice("sort", ORDERS)
+    return admin_page.chosen(q=admin_page.searched(), state=state, sort=sort)
 
 
 def _statement(filters: Mapping[str, str]) -> Select[ApiToken]:
@@ -121,7 +127,8 @@ def _statement(filters: Mapping[str, str]) -> Select[ApiToken]:
 
 def export_tokens() -> Response:
     """Export the API tokens that the filters select, as CSV; never their secrets."""
-    rows = exports.rows(stored_keys.NEWEST_API_TOKENS, _statement(_filters()))
+    filters = _filters()
+    rows = exports.rows(ORDERS[filters.get("sort", "")][1], _statement(filters))
     return exports.send_table("API tokens", _EXPORTED, map(_line, rows))
 
 
@@ -134,17 +141,18 @@ def _line(token: ApiToken) -> Sequence[object]:
 
 
 def tokens() -> Response:
-    """List API tokens, newest first; a POST revokes several of them."""
+    """List API tokens; a POST revokes several of them."""
     form, filters = SelectionForm(), _filters()
     if response := _SEVERAL.act(form, filters):
         return response
-    order, statement = stored_keys.NEWEST_API_TOKENS, _statement(filters)
+    order, statement = ORDERS[filters.get("sort", "")][1], _statement(filters)
     listed = order.page(statement, admin_page.cursor(order))
     return API_TOKEN.render(
         "admin/tokens.html",
         tokens=listed.rows,
         total=admin_page.total(order, statement),
         filters=filters,
+        orders=ORDERS,
         form=form,
         tasks=_SEVERAL.labels,
         export_url=admin_page.url("tokens_export", **filters),

@@ -87,13 +87,16 @@ _SEVERAL = Several(
     find=lambda ids: outbox.find_all_unsent(several.uuids(ids)),
     line=lambda mail: (str(mail.id), mail.address, subject_of(mail.kind)),
 )
+ORDERS = admin_page.by_age(outbox.NEWEST_MAILS)
 _EXPORTED = ("to", "kind", "state", "attempts", "last_fault", "created", "next_attempt")
 
 
 def _filters() -> dict[str, str]:
     """Return the filters in the URL."""
     return admin_page.chosen(
-        q=_email(admin_page.searched()), state=admin_page.choice("state", STATES)
+        q=_email(admin_page.searched()),
+        state=admin_page.choice("state", STATES),
+        sort=admin_page.choice("sort", ORDERS),
     )
 
 
@@ -105,7 +108,8 @@ def _statement(filters: Mapping[str, str]) -> Select[Mail]:
 
 def export() -> Response:
     """Export the mails that the filters select, as CSV; neither texts nor links."""
-    mails = exports.rows(outbox.NEWEST_MAILS, _statement(_filters()))
+    filters = _filters()
+    mails = exports.rows(ORDERS[filters.get("sort", "")][1], _statement(filters))
     return exports.send_table("emails", _EXPORTED, map(_line, mails))
 
 
@@ -118,11 +122,11 @@ def _line(mail: Mail) -> Sequence[object]:
 
 
 def emails() -> Response:
-    """List the mails that wait or have failed, newest first; a POST acts on several of them."""
+    """List the mails that wait or have failed; a POST acts on several of them."""
     form, filters = SelectionForm(), _filters()
     if response := _SEVERAL.act(form, filters):
         return response
-    order, statement = outbox.NEWEST_MAILS, _statement(filters)
+    order, statement = ORDERS[filters.get("sort", "")][1], _statement(filters)
     listed = order.page(statement, admin_page.cursor(order))
     return FAILED.render(
         "admin/emails.html",
@@ -131,6 +135,7 @@ def emails() -> Response:
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
         filters=filters,
+        orders=ORDERS,
         form=form,
         tasks=_SEVERAL.labels,
         export_url=admin_page.url("emails_export", **filters),

@@ -53,11 +53,15 @@ def _client() -> Client | None:
     return admin_page.application("client") if request.args.get("client") else None
 
 
+ORDERS = admin_page.by_age(refusals.NEWEST_FIRST)
+
+
 def refused() -> Response:
-    """List the refusals, newest first, or those with an error ID, which may be mistyped."""
+    """List the refusals, or those with an error ID, which may be mistyped."""
     text, client = admin_page.searched(), _client()
     client_id = client and client.client_id
-    order, statement = refusals.NEWEST_FIRST, refusals.of(client_id)
+    sort = admin_page.choice("sort", ORDERS)
+    order, statement = ORDERS[sort][1], refusals.of(client_id)
     pages: dict[str, Any] = {}
     if text:
         rows = explaining.find_refusals(text)
@@ -71,7 +75,11 @@ def refused() -> Response:
         found=explained,
         pages=pages,
         total=None if text else admin_page.total(order, statement),
-        export_url=admin_page.url("refusals_export", **admin_page.chosen(client=client_id or "")),
+        export_url=admin_page.url(
+            "refusals_export", **admin_page.chosen(client=client_id or "", sort=sort)
+        ),
+        orders=ORDERS,
+        sort=sort,
         text=text,
         client=client,
         is_whole=bool(text) and len(explained) == 1,
@@ -84,7 +92,8 @@ _EXPORTED = ("id", "time", "code", "endpoint", "client_id", "user_id")
 def export_refusals() -> Response:
     """Export the refusals of a client, or all, as CSV."""
     client = _client()
-    rows = exports.rows(refusals.NEWEST_FIRST, refusals.of(client and client.client_id))
+    order = ORDERS[admin_page.choice("sort", ORDERS)][1]
+    rows = exports.rows(order, refusals.of(client and client.client_id))
     return exports.send_table(
         "refusals",
         _EXPORTED,

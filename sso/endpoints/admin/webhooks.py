@@ -106,12 +106,17 @@ _SEVERAL = Several(
     ),
     page="webhook",
 )  # fmt: skip
+ORDERS = admin_page.by_age(stored.NEWEST_DELIVERIES)
 _EXPORTED = ("id", "event", "state", "attempts", "last_status", "last_fault", "created")
 
 
 def _filters(webhook: Webhook) -> dict[str, str]:
     """Return the webhook and the filters in the URL."""
-    return admin_page.chosen(id=str(webhook.id), state=admin_page.choice("state", STATES))
+    return admin_page.chosen(
+        id=str(webhook.id),
+        state=admin_page.choice("state", STATES),
+        sort=admin_page.choice("sort", ORDERS),
+    )
 
 
 def _statement(webhook: Webhook, filters: Mapping[str, str]) -> Select[WebhookDelivery]:
@@ -122,7 +127,8 @@ def _statement(webhook: Webhook, filters: Mapping[str, str]) -> Select[WebhookDe
 def export() -> Response:
     """Export the deliveries of a webhook that the filter selects, as CSV, without what was sent."""
     webhook = WEBHOOK.find()
-    rows = exports.rows(stored.NEWEST_DELIVERIES, _statement(webhook, _filters(webhook)))
+    filters = _filters(webhook)
+    rows = exports.rows(ORDERS[filters.get("sort", "")][1], _statement(webhook, filters))
     return exports.send_table("deliveries", _EXPORTED, map(_line, rows))
 
 
@@ -153,25 +159,82 @@ def _progress(delivery: WebhookDelivery) -> tuple[str, str]:
     return N_("waiting"), ""
 
 
-def registered() -> Response:
-    """List all webhooks, oldest first."""
-    waiting = stored.waiting_counts()
-    return WEBHOOK.render(
-        "admin/webhooks.html",
-        webhooks=[
-            (webhook, state_of(webhook), waiting.get(webhook.id, 0)) for webhook in stored.every()
-        ],
-        most=webhooks.MOST,
+_STATES_OF_WEBHOOKS = {"active": N_("active"), "failing": N_("failing"), "disabled": N_("disabled")}
+_WEBHOOK_ORDERS: dict[str, tuple[str, Callable[[Webhook], Any]]] = {
+    "": (N_("Oldest first"), lambda webhook: (webhook.created_at, webhook.id)),
+    "url": (N_("URL"), lambda webhook: (webhook.url, webhook.id)),
+}
+_SEVERAL_WEBHOOKS = Several(
+    resource=WEBHOOK,
+    tasks=("disable", "enable"),
+    find=lambda ids: [
+        webhook for webhook in stored.every() if webhook.id in set(several.uuids(ids))
+    ],
+    line=lambda webhook: (str(webhook.id), webhook.url, exports.moment(webhook.created_at)),
+)
+_WEBHOOK_COLUMNS = ("id", "url", "state", "events", "waiting", "created")
+
+
+def _list_filters() -> dict[str, str]:
+    """Return the filters of the list of webhooks in the URL."""
+    return admin_page.chosen(
+        q=admin_page.searched(),
+        state=admin_page.choice("state", _STATES_OF_WEBHOOKS),
+        sort=admin_page.choice("sort", _WEBHOOK_ORDERS),
     )
 
 
+def _selected(filters: Mapping[str, str]) -> list[Webhook]:
+    """Return the webhooks that the filters select; there are at most `webhooks.MOST`."""
+    text, state = filters.get("q", "").casefold(), filters.get("state")
+    selected = [
+        webhook
+        for webhook in stored.every()
+        if text in webhook.url.casefold() and state in (None, state_of(webhook)[0])
+    ]
+    return sorted(selected, key=_WEBHOOK_ORDERS[filters.get("sort", "")][1])
+
+
+def registered() -> Response:
+    """List the webhooks; a POST acts on several of them."""
+    form, filters = SelectionForm(), _list_filters()
+    if response := _SEVERAL_WEBHOOKS.act(form, filters):
+        return response
+    rows, pages, total = admin_page.numbered(_selected(filters))
+    waiting = stored.waiting_counts()
+    return WEBHOOK.render(
+        "admin/webhooks.html",
+        webhooks=[(webhook, state_of(webhook), waiting.get(webhook.id, 0)) for webhook in rows],
+        pages=pages,
+        total=total,
+        filters=filters,
+        states=_STATES_OF_WEBHOOKS,
+        orders=_WEBHOOK_ORDERS,
+        form=form,
+        tasks=_SEVERAL_WEBHOOKS.labels,
+        export_url=admin_page.url("webhooks_export", **filters),
+        is_full=len(stored.every()) >= webhooks.MOST,
+    )
+
+
+def export_list() -> Response:
+    """Export the webhooks that the filters select, as CSV, without their secrets."""
+    filters, waiting = _list_filters(), stored.waiting_counts()
+    lines = (
+        (webhook.id, webhook.url, state_of(webhook)[0], "\n".join(webhook.events),
+         waiting.get(webhook.id, 0), exports.moment(webhook.created_at))
+        for webhook in exports.whole(lambda: _selected(filters))
+    )  # fmt: skip
+    return exports.send_table("webhooks", _WEBHOOK_COLUMNS, lines)
+
+
 def webhook() -> Response:
-    """Show a webhook and its deliveries, newest first; a POST tries several of them again."""
+    """Show a webhook and its deliveries; a POST tries several of them again."""
     webhook, form = WEBHOOK.find(), SelectionForm()
     filters = _filters(webhook)
     if response := _SEVERAL.act(form, filters):
         return response
-    order, statement = stored.NEWEST_DELIVERIES, _statement(webhook, filters)
+    order, statement = ORDERS[filters.get("sort", "")][1], _statement(webhook, filters)
     listed = order.page(statement, admin_page.cursor(order))
     return WEBHOOK.render(
         "admin/webhook.html",
@@ -188,6 +251,7 @@ def webhook() -> Response:
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
         filters=filters,
+        orders=ORDERS,
         form=form,
         states={name: title for name, (title, _) in STATES.items()},
         tasks=_SEVERAL.labels,

@@ -208,11 +208,13 @@ def test_refusals_have_pages_and_a_file(app: Flask, ada: StaffBrowser) -> None:
             assert ada.open(f"{ADMIN}/{path}?client={client}").status == 404
 
 
-def test_deliveries_are_filtered_and_several_tried_again(app: Flask, ada: StaffBrowser) -> None:
+def deliveries(app: Flask, count: int) -> tuple[UUID, list[UUID]]:
+    """A webhook and its deliveries, oldest first: the first one arrived, the others did not."""
+
     def make() -> tuple[UUID, list[UUID]]:
         webhook, _ = webhooks.create(audit.operator(), "https://a.example/hook", ["user_created"])
         made = []
-        for number in range(3):
+        for number in range(count):
             row = WebhookDelivery(
                 webhook_id=webhook.id, event="user_created", body="{}", attempts=number,
             )  # fmt: skip
@@ -224,6 +226,11 @@ def test_deliveries_are_filtered_and_several_tried_again(app: Flask, ada: StaffB
         return webhook.id, made
 
     webhook_id, ids = in_database(app, make)
+    return UUID(str(webhook_id)), ids
+
+
+def test_deliveries_are_filtered_and_several_tried_again(app: Flask, ada: StaffBrowser) -> None:
+    webhook_id, ids = deliveries(app, 3)
     url = f"{ADMIN}/webhook?id={webhook_id}"
     for state, count in (("", 3), ("delivered", 1), ("failed", 2), ("waiting", 0), ("x", 3)):
         html = ada.open(f"{url}&state={state}").html
@@ -304,3 +311,45 @@ def test_the_helpdesk_ends_no_session_of_an_administrator(app: Flask, clock: Clo
         assert user
         with pytest.raises(NotAllowed):
             authentication.end_some(Actor("hal", is_helpdesk=True), user, [UUID(session)])
+
+
+@pytest.mark.parametrize("path", ["emails", "api-tokens", "refusals", "webhook"])
+def test_lists_are_read_from_either_end(app: Flask, ada: StaffBrowser, path: str) -> None:
+    """Their pages and files have the same order."""
+    names = [f"e{number:02}@example.com" for number in range(PAGE + 2)]
+    query, column = "", {"emails": "to", "api-tokens": "name", "refusals": "id", "webhook": "id"}
+    if path == "webhook":
+        webhook_id, ids = deliveries(app, PAGE + 2)
+        query, names = f"id={webhook_id}&", [str(each) for each in ids]
+    for number, name in enumerate(names):
+        if path == "emails":
+            mail(app, name)
+        elif path == "api-tokens":
+            token(app, name)
+        elif path == "refusals":
+            names[number] = refusal(app, PAGE + 2 - number)
+    for sort, expected in (("", names[::-1]), ("oldest", names)):
+        pages = walked(ada, f"{ADMIN}/{path}?{query}sort={sort}")
+        assert len(pages) == 2, sort
+        html = "".join(pages)
+        places = [html.index(name) for name in expected]
+        assert places == sorted(places), sort
+        rows = exported(ada, path, f"{query}sort={sort}")
+        listed = [row[column[path]] for row in rows]
+        assert [each for each in listed if each in expected] == expected, sort  # and mails to Ada
+        assert f'<option value="{sort}" selected>' in html
+
+
+def test_tokens_are_sorted_by_name_and_end(app: Flask, ada: StaffBrowser) -> None:
+    ids = [token(app, name) for name in ("b", "c", "a")]
+
+    def age() -> None:
+        for days, each in enumerate(ids):
+            row = keys.find_api_token(each)
+            assert row
+            row.expires_at += timedelta(days=(2, 1, 3)[days])
+
+    in_database(app, age)
+    assert [row["name"] for row in exported(ada, "api-tokens", "sort=name")] == ["a", "b", "c"]
+    assert [row["name"] for row in exported(ada, "api-tokens", "sort=expires")] == ["c", "b", "a"]
+    assert ada.open(f"{ADMIN}/api-tokens?sort=name&page=x").status == 200

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from flask import Flask
 
+from sso import audit
 from sso.audit import Actor
 from sso.checkup import mcp_client
 from sso.checkup.finding import ok, warning
@@ -18,7 +19,9 @@ from sso.i18n.message import Message
 from sso.models import Api
 from sso.services import agents
 from sso.store import apis
+from sso.store.lists import PAGE
 from tests.conftest import Clock, Statements
+from tests.endpoints.admin.test_lists import exported
 from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
 from tests.support.events import events
 from tests.support.factories import make_api, make_client
@@ -124,7 +127,8 @@ def test_a_decision_is_about_one_domain_and_needs_a_question(
     for query in ("domain=c.example&do=block", "domain=b.example&do=other", "domain=b.example",
                   "do=block", "domain=B.example&do=block"):  # fmt: skip
         assert staff.open(f"{asking}?{query}").status == 404, query
-    for name, is_danger in (("allow", False), ("remove", False), ("block", True)):
+    assert staff.open(f"{asking}?domain=b.example&do=allow").status == 404  # it is allowed
+    for name, is_danger in (("remove", False), ("block", True)):
         page = staff.open(f"{asking}?domain=b.example&do={name}")
         assert "b.example" in page.html
         assert ('class="primary danger"' in page.html) is is_danger
@@ -254,3 +258,66 @@ def test_the_check_does_not_look_around_in_the_network(
     staff.open(f"{ADMIN}/mcp-server?id={api_id}")
     page = staff.send()
     assert "its name leads to a private address" in page.html
+
+
+def test_several_domains_are_decided_about_at_once(app: Flask, staff: StaffBrowser) -> None:
+    with app.app_context():
+        for domain in ("a.example", "b.example", "c.example:8443", "d.example"):
+            agents.allow(audit.operator(), domain)
+        agents.block(audit.operator(), "d.example")
+        db.session.commit()
+    chosen = ["a.example", "c.example:8443", "d.example", "x.example"]
+    staff.open(f"{ADMIN}/mcp-servers?sort=newest")
+    page = staff.send(do="block", item=chosen)
+    # One has a port, one is blocked already, and one is not in the list.
+    assert "Entries that this applies to: 1" in page.html
+    assert domains(app)["a.example"] == "allowed"
+    page = staff.send(item=chosen)
+    assert "sort=newest" in page.url
+    assert "The changes were saved for the entries that you chose." in page.html
+    assert domains(app) == {
+        "a.example": "blocked", "b.example": "allowed", "c.example:8443": "allowed",
+        "d.example": "blocked",
+    }  # fmt: skip
+    assert [row["what"] for row in events(app, "agent_domain_blocked")] == [
+        "d.example", "a.example"
+    ]  # fmt: skip
+    staff.open(f"{ADMIN}/mcp-servers")
+    staff.send(do="remove", item=["b.example", "d.example"])
+    staff.send(item=["b.example", "d.example"])
+    assert set(domains(app)) == {"a.example", "c.example:8443"}
+    # The form below decides about one domain, as ever.
+    staff.open(f"{ADMIN}/mcp-servers")
+    assert staff.send(do="other", item=["a.example"]).status in (200, 400)
+    assert domains(app)["a.example"] == "blocked"
+
+
+def test_both_lists_are_searched_sorted_and_exported(app: Flask, staff: StaffBrowser) -> None:
+    for number in range(PAGE + 1):
+        with app.app_context():
+            agents.allow(audit.operator(), f"d{number:02}.example")
+            db.session.commit()
+    for name in ("alpha", "zeta"):
+        make_api(app, f"https://{name}.example/mcp", name=name, agents=True)
+    make_api(app, "urn:example:alpha", name="alpha, no server")
+    page = staff.open(f"{ADMIN}/mcp-servers")
+    assert "Entries: 2" in page.html
+    assert "Entries: 51 · page 1 of 2" in page.html
+    assert ">d00.example<" in page.html
+    assert ">d50.example<" not in page.html
+    page = staff.open(f"{ADMIN}/mcp-servers?d=2&sort=newest")
+    assert ">d00.example<" in page.html
+    assert ">d50.example<" not in page.html
+    assert page.html.index(">zeta<") < page.html.index(">alpha<")
+    page = staff.open(f"{ADMIN}/mcp-servers?q=ALPHA")
+    assert "Entries: 1" in page.html
+    assert "Entries: 0" in page.html
+    names = [row["name"] for row in exported(staff, "mcp-servers", "sort=newest")]
+    assert names == ["zeta", "alpha"]
+    assert [row["name"] for row in exported(staff, "mcp-servers", "q=alpha")] == ["alpha"]
+    rows = exported(staff, "mcp-servers/domains", "q=d1")
+    assert [row["domain"] for row in rows] == [f"d1{number}.example" for number in range(10)]
+    assert {row["state"] for row in rows} == {"allowed"}
+    assert {row["what"] for row in events(app, "exported")} == {
+        "MCP servers as csv", "domains as csv"
+    }  # fmt: skip

@@ -17,6 +17,7 @@ from sso.services import webhooks
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store.lists import PAGE
+from tests.endpoints.admin.test_lists import exported
 from tests.jobs.test_webhook_delivery import Receiver, deliver
 from tests.support.actors import ORIGIN
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
@@ -242,3 +243,45 @@ def test_only_commands_reach_programs_on_the_machine_of_a_server(app: Flask) -> 
             with pytest.raises(Invalid, match="http is for commands"):
                 webhooks.create(administrator, "http://127.0.0.1:9090/", ["signed_in"])
             assert webhooks.create(audit.SYSTEM, "http://127.0.0.1:9090/", ["signed_in"])
+
+
+def test_the_list_is_filtered_sorted_and_exported(app: Flask, ada: StaffBrowser) -> None:
+    ids = {name: add(app, f"https://{name}.example/") for name in ("zeta", "beta", "alpha")}
+    with app.app_context():
+        webhooks.disable(audit.SYSTEM, ids["beta"])
+        row = db.session.get(Webhook, ids["alpha"])
+        assert row
+        row.failing_since = clock.now()
+        disabled = db.session.get(Webhook, ids["beta"])
+        assert disabled
+        disabled.failing_since = clock.now()  # it is disabled all the same
+        db.session.commit()
+    expected = {
+        "": ["zeta", "beta", "alpha"], "sort=url": ["alpha", "beta", "zeta"],
+        "sort=x&state=x": ["zeta", "beta", "alpha"], "state=active": ["zeta"],
+        "state=failing": ["alpha"], "state=disabled": ["beta"], "q=ETA&sort=url": ["beta", "zeta"],
+        "q=nothing": [], "q=%25": [], "n=9": ["zeta", "beta", "alpha"],
+    }  # fmt: skip
+    for query, names in expected.items():
+        html = ada.open(f"{ADMIN}/webhooks?{query}").html
+        assert f"Entries: {len(names)}" in html, query
+        places = [html.index(f">https://{name}.example/<") for name in names]
+        assert places == sorted(places), query
+        rows = exported(ada, "webhooks", query)
+        assert [row["url"] for row in rows] == [f"https://{name}.example/" for name in names]
+    assert [row["state"] for row in exported(ada, "webhooks")] == ["active", "disabled", "failing"]
+    assert "whsec" not in ada.open(f"{ADMIN}/webhooks/export").html
+    assert any(row["what"] == "webhooks as csv" for row in events(app, "exported"))
+
+
+def test_several_are_disabled_at_once(app: Flask, ada: StaffBrowser) -> None:
+    ids = [str(add(app, f"https://{name}.example/")) for name in "abc"]
+    ada.open(f"{ADMIN}/webhooks?sort=url")
+    page = ada.send(do="disable", item=[ids[0], ids[1], str(uuid4()), "x"])
+    assert "Entries that this applies to: 2" in page.html
+    page = ada.send(item=ids[:2])
+    assert "sort=url" in page.url
+    rows = [find(app, UUID(each)) for each in ids]
+    assert [bool(row and row.disabled_at) for row in rows] == [True, True, False]
+    ada.open(f"{ADMIN}/webhooks")
+    assert "Entries that this applies to: 2" in ada.send(do="enable", item=ids).html
