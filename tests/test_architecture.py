@@ -429,6 +429,7 @@ ADDRESSES = {
     f"{BASE}/admin/person/new": {"GET", "POST"},
     f"{BASE}/admin/settings": {"GET"},
     f"{BASE}/admin/providers": {"GET", "POST"},
+    f"{BASE}/admin/provider": {"GET", "POST"},
     f"{BASE}/admin/webhooks": {"GET", "POST"},
     f"{BASE}/admin/webhooks/export": {"GET"},
     f"{BASE}/admin/webhook": {"GET", "POST"},

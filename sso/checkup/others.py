@@ -14,8 +14,12 @@ from sso.config.upstream.oidc import (
     OidcProvider,
     WebProvider,
 )
+from sso.config.upstream.provider import Provider
+from sso.i18n import N_
 from sso.i18n.message import Message, Quote
+from sso.ldap.account_state import State
 from sso.ldap.connection import Refused, Server, Unavailable
+from sso.ldap.directory import NotAllowed
 from sso.upstream import oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable, is_private
@@ -32,28 +36,42 @@ def providers() -> Findings:
     if not web_providers:
         yield skipped(PROVIDERS, Message("SSO_UPSTREAM_FILE names none"))
     for provider in web_providers:
-        if provider.sign_up and not provider.domains and _is_for_everyone(provider):
-            sign_up = Message("everyone with an account there signs up")
-            hint = Message("set domains, unless that is what you want")
-            yield warning(PROVIDERS, at(provider.id, sign_up), hint)
-        try:
-            message = _examined_provider(provider)
-        except _TROUBLE as error:
-            hint = Message(
-                "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
-            )
-            if is_private(error):
-                hint = Message("set allow_private_addresses = true, if it is in your own network")
-            yield wrong(PROVIDERS, at(provider.id, _text_of(error)), hint)
-        except UpstreamRefused as error:
-            hint = Message("check client_id, client_secret and redirect URI")
-            yield warning(PROVIDERS, at(provider.id, _text_of(error)), hint)
-        else:
-            yield ok(PROVIDERS, at(provider.id, message))
-            if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
-                message = Message("recheck has no refresh token to ask with")
-                hint = Message('add "offline_access" to scope, or remove recheck')
-                yield warning(PROVIDERS, at(provider.id, message), hint)
+        yield from _web_provider(provider)
+
+
+def one_provider(provider: Provider, account: str = "") -> Findings:
+    """Check one provider or directory, and look up an account in a directory."""
+    if isinstance(provider, LdapProvider):
+        yield from _directory(provider)
+        if account:
+            yield from _looked_up(provider, account)
+    elif isinstance(provider, WebProvider):
+        yield from _web_provider(provider)
+
+
+def _web_provider(provider: WebProvider) -> Findings:
+    if provider.sign_up and not provider.domains and _is_for_everyone(provider):
+        sign_up = Message("everyone with an account there signs up")
+        hint = Message("set domains, unless that is what you want")
+        yield warning(PROVIDERS, at(provider.id, sign_up), hint)
+    try:
+        message = _examined_provider(provider)
+    except _TROUBLE as error:
+        hint = Message(
+            "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
+        )
+        if is_private(error):
+            hint = Message("set allow_private_addresses = true, if it is in your own network")
+        yield wrong(PROVIDERS, at(provider.id, _text_of(error)), hint)
+    except UpstreamRefused as error:
+        hint = Message("check client_id, client_secret and redirect URI")
+        yield warning(PROVIDERS, at(provider.id, _text_of(error)), hint)
+    else:
+        yield ok(PROVIDERS, at(provider.id, message))
+        if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
+            message = Message("recheck has no refresh token to ask with")
+            hint = Message('add "offline_access" to scope, or remove recheck')
+            yield warning(PROVIDERS, at(provider.id, message), hint)
 
 
 def _examined_provider(provider: WebProvider) -> Message:
@@ -104,8 +122,12 @@ def directories() -> Findings:
     if not ldap_providers:
         yield skipped(DIRECTORIES, Message("SSO_UPSTREAM_FILE names none"))
     for provider in ldap_providers:
-        for server in provider.client.servers:
-            yield _examined_directory(provider, server)
+        yield from _directory(provider)
+
+
+def _directory(provider: LdapProvider) -> Findings:
+    for server in provider.client.servers:
+        yield _examined_directory(provider, server)
 
 
 def _examined_directory(provider: LdapProvider, server: Server) -> Finding:
@@ -129,3 +151,48 @@ def _examined_directory(provider: LdapProvider, server: Server) -> Finding:
         return ok(DIRECTORIES, Message("%(where)s answers", where=where))
     message = Message("%(where)s answers; certificate for %(days)s days", where=where, days=left)
     return ok(DIRECTORIES, message)
+
+
+ACCOUNT = "account"
+_STATES = {
+    State.DISABLED: N_("the account is disabled there"),
+    State.EXPIRED: N_("the account has expired there"),
+    State.LOCKED: N_("the account is locked there"),
+    State.MUST_CHANGE: N_("the password must be changed there"),
+}
+
+
+def _looked_up(provider: LdapProvider, account: str) -> Findings:
+    """Look up an account as the service account sees it. Its password is not needed."""
+    try:
+        person = provider.client.find_person(account, clock.now())
+    except (Unavailable, Refused) as error:
+        hint = Message("check what the service account may read")
+        yield wrong(ACCOUNT, at(account, Quote(error.args[0])), hint)
+        return
+    except NotAllowed:
+        hint = Message("use a name that is unique, or narrow user_filter")
+        yield wrong(ACCOUNT, at(account, Message("several people have this name")), hint)
+        return
+    if person is None:
+        hint = Message("check the name, and base, user_filter and login_attributes")
+        yield wrong(ACCOUNT, at(account, Message("nobody has this name")), hint)
+        return
+    yield ok(ACCOUNT, at(account, Quote(person.dn)))
+    if state := person.barred or (State.MUST_CHANGE if person.must_change_password else None):
+        hint = Message("change it in the directory; until then nobody signs in with it")
+        yield warning(ACCOUNT, at(account, Message(_STATES.get(state, state))), hint)
+    if not person.email:
+        hint = Message("people without an email address get no account here")
+        yield warning(ACCOUNT, at(account, Message("it has no email address")), hint)
+    elif not person.has_own_email and not person.barred:
+        hint = Message("the address is not trusted until it is unique in the directory")
+        yield warning(ACCOUNT, at(account, Message("other people have its email address")), hint)
+    else:
+        yield ok(ACCOUNT, at(account, Message("email: %(email)s", email=person.email)))
+    if provider.groups:
+        names = ", ".join(
+            sorted({provider.groups[each] for each in provider.mapped(person.groups)})
+        )
+        message = Message("groups here: %(groups)s", groups=names or "-")
+        yield ok(ACCOUNT, at(account, message))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 import click
 
-from sso import audit, create_app
+from sso import audit, context, create_app
 from sso.checkup import components, mcp_client, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.checkup.mcp_client import Player
@@ -16,6 +16,7 @@ from sso.cli.output import print_json, print_line
 from sso.cli.people import find_user
 from sso.config import urls
 from sso.config.settings import read_settings
+from sso.config.upstream.ldap import LdapProvider
 from sso.doctor import client_check, proxy_check
 from sso.errors import SettingsError
 from sso.extensions import db
@@ -52,9 +53,26 @@ _WIDTH = 20
     help="With --client, behind a proxy: a page of the application that shows who is signed in. "
     "It is opened with forged headers, as a temporary user whom the application may keep.",
 )
+@click.option(
+    "--provider",
+    "provider_id",
+    metavar="ID",
+    help="Check one provider or directory of SSO_UPSTREAM_FILE instead.",
+)
+@click.option(
+    "--account",
+    metavar="NAME",
+    help="With --provider, for a directory: look up the account with this name or email.",
+)
 @json_option
 def doctor_command(
-    client_id: str | None, mcp_url: str | None, who: str | None, page: str | None, as_json: bool
+    client_id: str | None,
+    mcp_url: str | None,
+    who: str | None,
+    page: str | None,
+    provider_id: str | None,
+    account: str | None,
+    as_json: bool,
 ) -> None:
     """Check this installation through its public URL, and say what to fix.
 
@@ -65,8 +83,13 @@ def doctor_command(
         raise click.UsageError("--as needs --mcp.")
     if page and (mcp_url or not client_id):
         raise click.UsageError("--page needs --client, and goes without --mcp.")
+    if account and not provider_id:
+        raise click.UsageError("--account needs --provider.")
+    if provider_id and (client_id or mcp_url):
+        raise click.UsageError("--provider goes without --client and --mcp.")
     findings = []
-    for finding in examine(os.environ, client_id, mcp_url, who, page):
+    findings_of = examine(os.environ, client_id, mcp_url, who, page, provider_id, account)
+    for finding in findings_of:
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -83,6 +106,8 @@ def examine(
     mcp_url: str | None = None,
     who: str | None = None,
     page: str | None = None,
+    provider_id: str | None = None,
+    account: str | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings in the order to fix them.
 
@@ -98,7 +123,9 @@ def examine(
     yield ok("settings", "valid")
     with app.app_context(), audit.acting_as(audit.operator()), quiet_terminal():
         try:
-            if mcp_url is not None:
+            if provider_id is not None:
+                yield from _provider(provider_id, account or "")
+            elif mcp_url is not None:
                 yield from _mcp(mcp_url, client_id, who)
             elif client_id is None:
                 yield from _installation(environ)
@@ -164,6 +191,18 @@ def _connection(client_id: str, page: str | None) -> Iterator[Finding]:
         ]
     )
     yield from _if_possible(is_enabled, "sign-in", lambda: client_check.sign_in(client))
+
+
+def _provider(provider_id: str, account: str) -> Iterator[Finding]:
+    provider = context.upstreams().find(provider_id)
+    if provider is None:
+        names = ", ".join(each.id for each in context.upstreams()) or "none"
+        raise Failure(f"SSO_UPSTREAM_FILE has no provider {provider_id} (it has: {names})")
+    is_directory = isinstance(provider, LdapProvider)
+    if account and not is_directory:
+        raise Failure(f"{provider_id} is no directory: accounts cannot be looked up there")
+    name = others.DIRECTORIES if is_directory else others.PROVIDERS
+    yield from guarded(name, lambda: others.one_provider(provider, account))
 
 
 def _mcp(url: str, client_id: str | None, who: str | None) -> Iterator[Finding]:

@@ -279,6 +279,8 @@ ROUTES = (
     Route("{base}/admin/settings", "settings", server_pages.settings, GET, ADMIN),
     Route("{base}/admin/providers", "providers", server_pages.providers, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN),
+    Route("{base}/admin/provider", "provider", server_pages.provider, blueprint=ADMIN,
+          flooding=limiting.TEST_SIGN_IN),
     Route("{base}/admin/webhooks", "webhooks", webhooks.registered, blueprint=ADMIN),
     Route("{base}/admin/webhooks/export", "webhooks_export", webhooks.export_list, GET, ADMIN),
     Route("{base}/admin/webhook", "webhook", webhooks.webhook, blueprint=ADMIN),

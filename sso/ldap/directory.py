@@ -245,9 +245,7 @@ class Directory:
             raise NotAllowed(UNKNOWN)
 
         def ask(connection: Connection) -> Person:
-            value = login.strip().encode("utf-8", "surrogatepass")
-            by_name = [search_filters.equal(name, value) for name in self.login_attributes]
-            entry = self._one(connection, search_filters.either(*by_name))
+            entry = self._named(connection, login)
             if entry is None:
                 before_bind(None)
                 # One more question, as for a person who is known.
@@ -265,6 +263,18 @@ class Directory:
             return self._with_groups(connection, person, entry)
 
         return self._ask(ask)
+
+    def find_person(self, login: str, now: datetime) -> Person | None:
+        """Return the person who signs in with this name or email, as the service account sees them.
+
+        Raises `NotAllowed` if several do, `Unavailable` and `Refused`.
+        """
+
+        def ask(connection: Connection) -> Person | None:
+            entry = self._named(connection, login)
+            return self._whole_person(connection, entry, now) if entry else None
+
+        return self._ask(ask) if login.strip() and "\0" not in login else None
 
     def look_up(self, subjects: Iterable[str], now: datetime) -> dict[str, Person | None]:
         """Return the people with these subjects, over one connection; `None` for a deleted one.
@@ -334,12 +344,19 @@ class Directory:
     def _known(self, connection: Connection, subject: str, now: datetime) -> Person | None:
         value = stored_subject(self.subject_attribute, subject)
         entry = self._one(connection, search_filters.equal(self.subject_attribute, value))
-        if entry is None:
-            return None
+        return self._whole_person(connection, entry, now) if entry else None
+
+    def _whole_person(self, connection: Connection, entry: Entry, now: datetime) -> Person:
         person = self._person(entry, now)
         if person.barred is None:
             person = replace(person, has_own_email=self._is_own_email(connection, person))
         return self._with_groups(connection, person, entry)
+
+    def _named(self, connection: Connection, login: str) -> Entry | None:
+        """Return the entry of the person who signs in with this name or email."""
+        value = login.strip().encode("utf-8", "surrogatepass")
+        by_name = [search_filters.equal(name, value) for name in self.login_attributes]
+        return self._one(connection, search_filters.either(*by_name))
 
     def _one(self, connection: Connection, condition: bytes) -> Entry | None:
         attributes = (

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
@@ -30,6 +30,13 @@ def of_user(user_id: UUID) -> Sequence[Identity]:
 def of_providers(user_id: UUID, providers: Collection[str]) -> int:
     """Return the number of identities at these providers that a user can sign in with."""
     return sum(identity.provider in providers for identity in of_user(user_id))
+
+
+def usage(provider: str) -> tuple[int, datetime | None]:
+    """Return how many identities a provider has, and the last sign-in with one of them."""
+    statement = select(func.count(), func.max(Identity.last_used_at))
+    count, last_used = db.session.execute(statement.where(Identity.provider == provider)).one()
+    return count, last_used
 
 
 def add(identity: Identity) -> None:

@@ -1,16 +1,19 @@
 """Sign-in with the name and password of a directory (OpenLDAP), and the life after it."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from click.testing import CliRunner, Result
 from flask import Flask
 from sqlalchemy import select
 
-from sso import audit
+from sso import audit, context
 from sso.checkup import others
+from sso.doctor.command import doctor_command
 from sso.extensions import db
 from sso.jobs import upkeep, worker
 from sso.metrics.gauges import _directory_ages
@@ -18,8 +21,9 @@ from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
 from sso.services import accounts, identities, mail_links
 from tests.conftest import Clock
-from tests.support import directories
+from tests.support import administration, directories
 from tests.support.actors import BASE, Browser, Page
+from tests.support.administration import sign_in_staff
 from tests.support.directories import ADMIN, ADMIN_PASSWORD, GROUPS, PASSWORD, OpenLdap
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
@@ -261,6 +265,78 @@ def test_doctor(make: Callable[..., Flask], slapd: OpenLdap) -> None:
     status, text = seen(make(port=free_port()))
     assert status == "wrong"
     assert "refused" in text
+
+
+def test_an_account_is_looked_up(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    """In administration and by `flask doctor`; with the password of nobody."""
+    slapd.person("gone", "shadowExpire: 10")
+    slapd.person("first", mail="same@example.org")
+    slapd.person("second", mail="same@example.org")
+    app = make(f'groups = {{ "cn=staff,{GROUPS}" = "employees", "cn=other,{GROUPS}" = "x" }}')
+    with app.app_context():
+        (provider,) = context.upstreams()
+
+    def looked_up(name: str) -> list[tuple[str, str]]:
+        with app.app_context():
+            findings = list(others.one_provider(provider, name))
+        return [(each.status.value, each.seen) for each in findings if each.name == "account"]
+
+    dana = [
+        ("ok", f"dana: uid=dana,{directories.PEOPLE}"),
+        ("ok", "dana: email: dana@example.org"),
+        ("ok", "dana: groups here: employees"),
+    ]
+    assert looked_up("dana") == dana
+    assert looked_up("") == looked_up("   ") == []
+    assert looked_up("nobody") == [("wrong", "nobody: nobody has this name")]
+    assert looked_up("*") == [("wrong", "*: nobody has this name")]
+    assert looked_up("da\0na") == [("wrong", "da\0na: nobody has this name")]
+    assert looked_up("same@example.org") == [
+        ("wrong", "same@example.org: several people have this name")
+    ]
+    assert ("warning", "gone: the account has expired there") in looked_up("gone")
+    assert ("warning", "first: other people have its email address") in looked_up("first")
+    staff = sign_in_staff(app)
+    page = staff.open(f"{administration.ADMIN}/provider?id=corp")
+    assert "Test" in page.html
+    page = staff.send(account=" dana ")
+    assert f"uid=dana,{directories.PEOPLE}" in page.html
+    assert "certificate for 29 days" in page.html
+    assert ADMIN_PASSWORD not in page.html
+    assert "too long" in staff.send(account="a" * 321).html
+    away = make(port=free_port())
+    with away.app_context():
+        (provider,) = context.upstreams()
+        findings = list(others.one_provider(provider, "dana"))
+    assert [each.status.value for each in findings] == ["wrong", "wrong"]
+
+
+def test_the_doctor_checks_one_provider(make: Callable[..., Flask]) -> None:
+    app = make()
+    settings = app.extensions["sso.settings"]
+    environ = {
+        "SSO_SECRET_KEY": settings.secret_key, "SSO_DATABASE_URL": settings.database_url,
+        "SSO_BASE_URL": settings.base_url, "SSO_UPSTREAM_FILE": str(settings.upstream_file),
+    }  # fmt: skip
+
+    def doctor(*arguments: str) -> Result:
+        return CliRunner().invoke(doctor_command, arguments, env=environ)
+
+    done = doctor("--provider", "corp", "--account", "dana", "--json")
+    assert done.exit_code == 0, done.output
+    findings = json.loads(done.stdout)["findings"]
+    assert [each["name"] for each in findings] == ["settings", "directories", "account", "account"]
+    assert findings[2]["seen"] == f"dana: uid=dana,{directories.PEOPLE}"
+    assert doctor("--provider", "corp", "--account", "nobody").exit_code == 1
+    done = doctor("--provider", "other")
+    assert (done.exit_code, "has no provider other (it has: corp)" in done.stderr) == (1, True)
+    for arguments, problem in (
+        (("--account", "dana"), "--account needs --provider"),
+        (("--provider", "corp", "--client", "x"), "--provider goes without --client"),
+        (("--provider", "corp", "--mcp", "x"), "--provider goes without --client"),
+    ):
+        done = doctor(*arguments)
+        assert (done.exit_code, problem in done.stderr) == (2, True)
 
 
 def test_passwords_of_a_directory_are_not_set_here(

@@ -530,6 +530,14 @@ class LogoForm(PageForm):
         return request.files["logo"].read() if "logo" in request.files else b""
 
 
+class ProviderTestForm(PageForm):
+    """The account that the test of a directory looks up; it may be empty."""
+
+    account = StringField(
+        lazy_gettext("Name or email of an account"), [Length(max=320, message=TOO_LONG)]
+    )
+
+
 class DomainForm(PageForm):
     """A domain of agents, and what is decided about it: the button that was pressed."""
 

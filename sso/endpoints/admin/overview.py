@@ -135,6 +135,7 @@ LABELS = {
     "cookies": N_("Cookies"),
     "cross-origin": N_("Cross-origin requests (CORS)"),
     "database": N_("Database"),
+    others.ACCOUNT: N_("Account"),
     others.DIRECTORIES: N_("Directories (LDAP)"),
     "discovery": N_("Discovery document"),
     "file modes": N_("File permissions"),

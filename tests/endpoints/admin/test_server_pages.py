@@ -9,16 +9,25 @@ from threading import Thread
 import pytest
 from flask import Flask
 
-from sso import audit, context
+from sso import audit, clock, context
 from sso.audit import writer
 from sso.audit.events import Event
 from sso.config.settings import SETTINGS
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import OidcProvider
 from sso.extensions import db
+from sso.models import Identity
 from sso.observability import setting_values
 from sso.ratelimit import limiting
-from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
+from sso.store import identities
+from tests.support.administration import (
+    ADMIN,
+    HELPDESK,
+    StaffBrowser,
+    link_identity,
+    sign_in_staff,
+)
+from tests.support.factories import make_user
 
 pytestmark = pytest.mark.slow
 
@@ -96,15 +105,23 @@ def test_providers_are_listed_and_tested(app: Flask, ada: StaffBrowser) -> None:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(app.extensions, "sso.upstreams", Upstreams((corp,)))
-            page = ada.open(f"{ADMIN}/providers")
+            page = ada.open(f"{ADMIN}/provider?id=corp")
             for text in ("&lt;i&gt;Corp&lt;/i&gt;", "OpenID Connect", "for corp.example",
-                         "its email addresses are trusted", corp.issuer):  # fmt: skip
+                         "its email addresses are trusted", corp.issuer,
+                         "not used yet", "None among the last failed sign-ins."):  # fmt: skip
+                assert text in page.html
+            assert 'name="account"' not in page.html  # that is for directories
+            assert ">wrong</span>" in ada.submit().html
+            for unknown in ("", "?id=other", "?id=%00"):
+                assert ada.open(f"{ADMIN}/provider{unknown}").status == 404
+            page = ada.open(f"{ADMIN}/providers")
+            for text in ("&lt;i&gt;Corp&lt;/i&gt;", "OpenID Connect", "not used yet", corp.issuer):
                 assert text in page.html
             tested = ada.submit()
             assert tested.status == 200
             assert ">wrong</span>" in tested.html
             assert "their-secret" not in page.html + tested.html
-            for _ in range(limiting.TEST_SIGN_IN.account or 0):
+            for _ in range((limiting.TEST_SIGN_IN.account or 0) - 1):
                 last = ada.submit()
             assert last.status == 429
     finally:
@@ -112,8 +129,42 @@ def test_providers_are_listed_and_tested(app: Flask, ada: StaffBrowser) -> None:
         server.server_close()
 
 
+def test_the_last_error_of_a_provider_is_shown(app: Flask, ada: StaffBrowser) -> None:
+    corp = OidcProvider(
+        id="corp", type="oidc", name="Corp", issuer="https://corp.example", client_id="us",
+        client_secret="x",
+    )  # fmt: skip
+    user = make_user(app)
+
+    def fail(method: str, reason: str) -> None:
+        with app.app_context():
+            audit.event(Event.SIGN_IN_FAILED, method=method, reason=reason)
+            db.session.commit()
+        writer.flush(app)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(app.extensions, "sso.upstreams", Upstreams((corp,)))
+        for method, reason in (("corp", "unavailable: <b>no</b> route"), ("password", "x-wrong")):
+            fail(method, reason)
+        for path in ("providers", "provider?id=corp"):
+            html = ada.open(f"{ADMIN}/{path}").html
+            assert "the last sign-in failed" in html
+            assert "unavailable: &lt;b&gt;no&lt;/b&gt; route" in html
+            assert "x-wrong" not in html
+        link_identity(app, user, provider="corp")
+        with app.app_context():
+            identity = db.session.scalars(db.select(Identity)).one()
+            identities.use(identity, "corp", clock.now())
+            db.session.commit()
+        app.extensions.pop("sso.admin.cached")  # usage is up to a minute old
+        for path in ("providers", "provider?id=corp"):
+            html = ada.open(f"{ADMIN}/{path}").html
+            assert "in use" in html
+            assert ("no&lt;/b&gt; route" in html) is path.startswith("provider?")
+
+
 def test_it_is_not_for_the_helpdesk(app: Flask) -> None:
     hal = sign_in_staff(app, "hal@example.com", HELPDESK)
-    for path in ("settings", "providers"):
+    for path in ("settings", "providers", "provider?id=corp"):
         assert hal.open(f"{ADMIN}/{path}").status == 404
         assert hal.open(f"{ADMIN}/{path}", "POST", data={}).status == 404
