@@ -17,9 +17,11 @@ from sso.saml.bindings import WeakAlgorithm, WrongSignature
 from sso.saml.documents import NAMESPACES, Malformed
 from sso.saml.provider_metadata import certificates
 from sso.services import clients
+from sso.store import clients as stored_clients
 from tests.conftest import Clock
 from tests.support.actors import Browser, Page
 from tests.support.each import each
+from tests.support.events import events
 from tests.support.factories import make_user
 from tests.support.saml import (
     ACS_URL,
@@ -127,6 +129,53 @@ def test_an_unsigned_request_where_signed_ones_are_required(
     assert post(app, authn_request()).status == 400
     # Also with half a signature.
     assert Browser(app).open(f"{SSO_URL}?{query(authn_request())}&SigAlg=x").status == 400
+
+
+def test_a_client_that_must_sign_but_has_no_certificate(
+    app: Flask, wiki: ServiceProvider, clock: Clock
+) -> None:
+    """Services refuse such a registration; a restored database could have it."""
+    with app.app_context():
+        client = stored_clients.find(wiki.client_id)
+        assert client
+        metadata = {**client.client_metadata}
+        del metadata["saml_certificates"]
+        client.set_client_metadata(metadata)
+        db.session.commit()
+    for signer in (None, pair(), pair("other")):
+        assert wiki.start(Browser(app), signed_by=signer).status == 400
+    assert post(app, authn_request()).status == 400
+    assert post(app, signed_xml(authn_request(), pair())).status == 400
+
+
+@each("in_query", ["nobody", "wiki", "other"])
+@each("enveloped", ["nobody", "wiki", "other"])
+def test_two_signatures_have_to_be_right(
+    app: Flask, wiki: ServiceProvider, in_query: str, enveloped: str
+) -> None:
+    """That of the query covers the RelayState, the enveloped one goes with the message."""
+    keys = {"nobody": None, "wiki": pair(), "other": pair("other")}
+    xml = authn_request()
+    if key := keys[enveloped]:
+        xml = signed_xml(xml, key).decode()
+    page = wiki.start(Browser(app), xml, signed_by=keys[in_query])
+    signers = {in_query, enveloped} - {"nobody"}
+    assert page.status == (200 if signers == {"wiki"} else 400)
+
+
+def test_a_signature_that_covers_a_message_of_another_client(
+    app: Flask, wiki: ServiceProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the library ever verify another part than the one that named the client."""
+    make_service_provider(
+        app, saml_entity_id="https://crm.example", saml_acs_urls=["https://crm.example/acs"]
+    )
+    other = etree.fromstring(authn_request("https://crm.example").encode())
+    monkeypatch.setattr(xml_signatures, "verify", lambda root, certificates: other)
+    page = post(app, signed_xml(authn_request(), pair()))
+    assert page.status == 400
+    assert "No registered certificate" in page.html
+    assert events(app, "saml_refused")[-1]["client"] == wiki.client_id
 
 
 def test_somebody_elses_key(app: Flask, wiki: ServiceProvider) -> None:

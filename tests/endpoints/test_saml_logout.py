@@ -138,6 +138,43 @@ def test_a_logout_request_that_names_sessions(
     assert is_signed_in(browser) is not is_among_them
 
 
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("has_session", [True, False])
+def test_a_logout_request_that_names_a_session_of_another_client(
+    app: Flask, clock: Clock, with_index: bool, has_session: bool
+) -> None:
+    """Both know the person by the same NameID; each ends what it began itself."""
+    make_user(app, email_verified=True)
+    wiki = make_service_provider(
+        app, first_party=True, saml_certificates=pair().certificate, saml_name_id="email"
+    )
+    crm = make_service_provider(
+        app, first_party=True, saml_name_id="email", saml_entity_id="https://crm.example",
+        saml_acs_urls=["https://crm.example/acs"],
+    )  # fmt: skip
+    browser = Browser(app)
+    theirs = crm.sign_on(browser)
+    if has_session:
+        assert wiki.sign_on(browser).name_id == theirs.name_id
+    xml = logout_request(theirs, at=timestamp(clock.now()))  # of the wiki, with the index of crm
+    if not with_index:
+        xml = re.sub("<samlp:SessionIndex>.*</samlp:SessionIndex>", "", xml)
+    browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
+    ends = has_session and not with_index
+    assert is_signed_in(browser) is not ends
+
+
+def test_a_signature_that_nothing_verifies_signs_nobody_out(app: Flask, clock: Clock) -> None:
+    """A client without a certificate cannot sign, whatever it sends: the person is asked."""
+    make_user(app)
+    wiki = make_service_provider(app, first_party=True)
+    browser = Browser(app)
+    xml = logout_request(wiki.sign_on(browser), at=timestamp(clock.now()))
+    page = browser.open(f"{SLO_URL}?{query(xml, signed_by=pair())}")
+    assert "sign-out" in page.url
+    assert is_signed_in(browser)
+
+
 @pytest.mark.parametrize(("late", "is_taken"), [(-1, True), (0, False), (1, False)])
 def test_when_a_logout_request_ends(
     app: Flask, clock: Clock, wiki: ServiceProvider, late: int, is_taken: bool
