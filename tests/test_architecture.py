@@ -252,7 +252,7 @@ NOUNS = {
         "preview",
         "refusals",
     ),
-    *("resources", "saml", "service_tokens", "settings", "sign_in", "tokens", "users", "webhooks"),
+    *("resources", "saml", "settings", "sign_in", "tokens", "users", "webhooks"),
     "worker",
 }
 PAIRS = {

@@ -1,7 +1,7 @@
 """The table of the fields of an attribute's definition: one entry for each.
 
 It has the shape of `client_fields`. A new field is an entry here, a column in
-`sso.models.attributes` with a migration, and the code that acts on it.
+`sso.models.users` with a migration, and the code that acts on it.
 """
 
 from collections.abc import Mapping

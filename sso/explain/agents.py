@@ -5,7 +5,7 @@ from sso.explain.case import Case, Explanation, command, sentences
 from sso.extensions import db
 from sso.flow.refusals import Cause, Reason
 from sso.i18n.message import Message, Quote
-from sso.models.agents import BLOCKED
+from sso.models.clients import BLOCKED
 from sso.process.program import COMMAND
 from sso.services import agents, client_documents
 from sso.store import agents as stored_agents

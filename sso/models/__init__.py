@@ -8,19 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sso.models.agents import AgentDomain as AgentDomain
     from sso.models.apis import Api as Api
     from sso.models.apis import FormerApi as FormerApi
-    from sso.models.attributes import Attribute as Attribute
+    from sso.models.apis import ServiceToken as ServiceToken
+    from sso.models.clients import AgentDomain as AgentDomain
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
-    from sso.models.devices import DeviceCode as DeviceCode
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
     from sso.models.factors import TotpSecret as TotpSecret
     from sso.models.grants import AuthorizationCode as AuthorizationCode
     from sso.models.grants import Consent as Consent
+    from sso.models.grants import DeviceCode as DeviceCode
     from sso.models.grants import Grant as Grant
     from sso.models.grants import PushedRequest as PushedRequest
     from sso.models.grants import Token as Token
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sso.models.saml import SamlServiceProvider as SamlServiceProvider
     from sso.models.saml import SamlSession as SamlSession
     from sso.models.saml import SamlSubject as SamlSubject
-    from sso.models.service_tokens import ServiceToken as ServiceToken
+    from sso.models.users import Attribute as Attribute
     from sso.models.users import BrowserSession as BrowserSession
     from sso.models.users import Group as Group
     from sso.models.users import Identity as Identity
@@ -50,15 +50,13 @@ if TYPE_CHECKING:
     from sso.models.users import User as User
 
 _TABLES = {
-    "agents": ("AgentDomain",),
-    "apis": ("Api", "FormerApi"),
-    "attributes": ("Attribute",),
-    "clients": ("Client", "ClientLogo", "ClientOrigin"),
-    "devices": ("DeviceCode",),
+    "apis": ("Api", "FormerApi", "ServiceToken"),
+    "clients": ("AgentDomain", "Client", "ClientLogo", "ClientOrigin"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (
         "AuthorizationCode",
         "Consent",
+        "DeviceCode",
         "Grant",
         "PushedRequest",
         "Token",
@@ -70,8 +68,8 @@ _TABLES = {
     "records": ("AuditChain", "AuditEvent", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
-    "service_tokens": ("ServiceToken",),
     "users": (
+        "Attribute",
         "BrowserSession",
         "Group",
         "Identity",

@@ -1,4 +1,8 @@
-"""The tables of clients: registered applications with RFC 7591 metadata, their logos and origins.
+"""The tables of clients: registered applications with RFC 7591 metadata, their logos and origins,
+and the domains whose agents are allowed or blocked.
+
+An agent is a client that no operator registered: its client identifier is the URL of a metadata
+document, or it has registered itself (RFC 7591).
 
 Logos have a table of their own, because rows of clients are read all the time. A preflight names no
 client, so clients are looked up by origin.
@@ -348,3 +352,23 @@ class ClientOrigin(Base):
         ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
     )
     origin: Mapped[str] = mapped_column(String(2000), primary_key=True, index=True)
+
+
+ALLOWED, BLOCKED = "allowed", "blocked"
+
+
+class AgentDomain(Base):
+    """A domain of client metadata documents, in lower case, and what operators decided about it.
+
+    An allowed one may have a port: it stands for documents at that port alone.
+    """
+
+    __tablename__ = "agent_domains"
+
+    domain: Mapped[str] = mapped_column(String(253), primary_key=True)
+    status: Mapped[str] = mapped_column(String(10))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+
+    @property
+    def has_port(self) -> bool:
+        return ":" in self.domain

@@ -1,4 +1,6 @@
-"""The tables of users: accounts, groups, browser sessions, upstream identities, mailed secrets."""
+"""The tables of users: accounts, groups, browser sessions, upstream identities, mailed secrets, and
+the attributes that the operator has defined.
+"""
 
 import unicodedata
 from datetime import datetime
@@ -31,7 +33,7 @@ class User(Base):
     name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    # The values of attributes (see `sso.models.attributes`) by name.
+    # The values of attributes (see `Attribute`) by name.
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
     # memberships, which triggers maintain (SQLite, migration 0022).
@@ -221,3 +223,19 @@ class ImportedHash(Base):
 
     method: Mapped[str] = mapped_column(String(60), primary_key=True)
     imported_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+class Attribute(Base):
+    """The definition of an attribute (see `flow.attributes`)."""
+
+    __tablename__ = "attributes"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    title: Mapped[str] = mapped_column(String(200), default="")
+    type: Mapped[str] = mapped_column(String(10))
+    # The values of the type choice.
+    choices: Mapped[list[str]] = mapped_column(JSON, default=list)
+    readers: Mapped[list[str]] = mapped_column(JSON, default=list)
+    writers: Mapped[list[str]] = mapped_column(JSON, default=list)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)

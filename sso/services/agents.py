@@ -20,8 +20,7 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import AgentDomain, Client, User
-from sso.models.agents import ALLOWED, BLOCKED
-from sso.models.clients import DOCUMENT
+from sso.models.clients import ALLOWED, BLOCKED, DOCUMENT
 from sso.services import client_documents, clients, notifications, roles
 from sso.services.checks import Invalid
 from sso.store import agents, grants

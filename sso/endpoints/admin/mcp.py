@@ -28,7 +28,7 @@ from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.mcp import configurations, protected_resources
 from sso.models import AgentDomain, Api, Client
-from sso.models.agents import ALLOWED, BLOCKED
+from sso.models.clients import ALLOWED, BLOCKED
 from sso.process import concurrency
 from sso.process.program import COMMAND
 from sso.services import agents, api_values, client_documents, mcp_servers
