@@ -8,8 +8,16 @@ from flask.cli import with_appcontext
 
 from sso.cli.clients import find_client
 from sso.cli.commands import Command, Failure, json_option
-from sso.cli.output import harmless, iso, print_json, print_line, print_record, print_table
-from sso.explain import explaining
+from sso.cli.output import (
+    harmless,
+    iso,
+    print_json,
+    print_line,
+    print_paragraph,
+    print_record,
+    print_table,
+)
+from sso.explain import explaining, saml_messages
 from sso.explain.case import Case, Explanation, named
 from sso.explain.explaining import explain
 from sso.models import Refusal
@@ -22,16 +30,27 @@ from sso.store.expired import KEEP_REFUSALS
 @click.command("explain", cls=Command)
 @click.argument("request_id", metavar="[ID]", required=False)
 @click.option("--client", "client_id", metavar="ID", help="List only refusals of this application.")
+@click.option(
+    "--message",
+    metavar="TEXT",
+    help="Explain the message of an application that speaks "
+    "SAML and refuses an answer of this server. --client names the application.",
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @json_option
 @with_appcontext
 def explain_command(
-    request_id: str | None, client_id: str | None, limit: int, as_json: bool
+    request_id: str | None, client_id: str | None, message: str | None, limit: int, as_json: bool
 ) -> None:
     """Explain why a request was refused, by the id on its error page or in the log.
 
     Without ID, list the latest refusals.
     """
+    if message is not None:
+        if request_id is not None:
+            raise click.UsageError("--message and ID are two questions; ask one of them.")
+        _explain_message(message, client_id, as_json)
+        return
     if request_id is None:
         client = find_client(client_id) if client_id else None
         rows = refusals.newest(client_id=client and client.client_id, limit=limit)
@@ -51,6 +70,30 @@ def explain_command(
         if number or len(explanations) > 1:
             print_line()
         _show(case, explanation)
+
+
+def _explain_message(message: str, client_id: str | None, as_json: bool) -> None:
+    client = find_client(client_id) if client_id else None
+    if client and not client.is_saml:
+        raise Failure(f"{client.client_id} does not speak SAML; give the ID on its error page")
+    advice = saml_messages.advice(message)
+    if advice is None:
+        raise Failure(
+            "this message has no words that are known. If the error page has an ID of this server, "
+            f"run: {COMMAND} explain ID"
+        )
+    facts = saml_messages.facts(client)
+    values = {name: facts[name] for name in advice.values if name in facts}
+    if as_json:
+        print_json({"cause": advice.cause, "fix": advice.fix, "here": values})
+        return
+    print_paragraph(advice.cause)
+    print_paragraph(advice.fix)
+    if values:
+        print_line()
+        print_record([(f"{name} here", value) for name, value in values.items()])
+    if len(values) < len(advice.values):
+        print_line(f"To see what is registered: {COMMAND} explain --message … --client ID")
 
 
 def _find(request_id: str) -> list[Refusal]:

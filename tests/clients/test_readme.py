@@ -79,6 +79,7 @@ RUN = {
     "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:8001/documents",
     "import requests",
     ".venv/bin/flask --app reader run --port 8002",
+    '.venv/bin/flask explain --client ID --message "is not a valid audience for this Response"',
     ".venv/bin/flask client create --preset zabbix --url https://zabbix.example.com",
     ".venv/bin/flask client create --saml --name Wiki --metadata wiki.xml",
     ".venv/bin/flask client create --name Wiki --entity-id https://wiki.example.com/saml "
@@ -662,7 +663,7 @@ def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> 
         ' Location="https://wiki.example.com/acs" index="0"/></SPSSODescriptor></EntityDescriptor>'
     )
     scripts = [text for page, text in BLOCKS if page == "docs/how-to/saml.md"]
-    preset, *scripts = scripts
+    preset, *scripts, message = scripts
     assert len(scripts) == 3
     assert "-----BEGIN CERTIFICATE-----" in typed(server, preset)
     printed = typed(server, scripts[0].replace("wiki.xml", str(metadata)))
@@ -670,6 +671,7 @@ def test_the_commands_for_saml(prepared: tuple[Server, str], tmp_path: Path) -> 
     (client_id,) = re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)
     assert "https://wiki.example.com/saml" in typed(server, scripts[1])
     assert "role=groups" in typed(server, scripts[2].replace(" ID ", f" {client_id} "))
+    assert "urn:x:wiki" in typed(server, message.replace(" ID ", f" {client_id} "))
 
 
 def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:

@@ -12,8 +12,15 @@ from tests.conftest import Clock
 from tests.support.actors import Browser
 from tests.support.each import each
 from tests.support.explaining import Explain
-from tests.support.factories import make_user
-from tests.support.saml import ServiceProvider, authn_request, make_service_provider, pair
+from tests.support.factories import make_client, make_user
+from tests.support.saml import (
+    ACS_URL,
+    ENTITY_ID,
+    ServiceProvider,
+    authn_request,
+    make_service_provider,
+    pair,
+)
 
 EMAIL = "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress"
 CONTEXT = (
@@ -100,6 +107,55 @@ def test_people(app: Flask, browser: Browser, explain: Explain, clock: Clock) ->
         db.session.commit()
     assert wiki.sign_on(browser, xml).status == "Success"
     assert "begin again at the application" in explain(wiki.start(browser, xml))
+
+
+@each("message, words, value", [
+    # python3-saml
+    ("https://wiki.example/saml is not a valid audience for this Response", "audience", ENTITY_ID),
+    ("Could not validate timestamp: not yet valid. Check system clock.", "NTP", "300 s"),
+    ("The response was received at http://wiki/acs instead of https://wiki/acs", "proxy", ACS_URL),
+    ("Invalid issuer in the Assertion/Response (expected x, got y)", "entity ID", "saml/metadata"),
+    ("Signature validation failed. SAML Response rejected", "certificate", "saml/metadata"),
+    ("The InResponseTo of the Response: _1, does not match the ID of the AuthnRequest sent by the "
+     "SP: _2", "SameSite=None", ""),
+    # node-saml
+    ("SAML assertion audience mismatch. Expected: a Received: b", "audience", ENTITY_ID),
+    ("SAML assertion expired: clocks skewed too much", "NTP", "120 s"),
+    ("Unknown SAML issuer. Expected: a Received: b", "entity ID", "saml/metadata"),
+    # ruby-saml
+    ("Invalid Audience. The audience a, did not match the expected audience b", "audience", ""),
+    ("Current time is on or after NotOnOrAfter condition", "NTP", ""),
+    ("Fingerprint mismatch", "certificate", ""),
+    # OpenSAML and Shibboleth
+    ("None of the audiences within Assertion '_1' matched the list of valid audiences", "entity ID",
+     ENTITY_ID),
+    ("Message expired, was issued too long ago.", "NTP", ""),
+    ("Unable to establish security of incoming assertion.", "certificate", ""),
+    ("SSO provider does not support the requested NameID format", "--name-id", "persistent"),
+    # SimpleSAMLphp
+    ("This SP [a] is not a valid audience for the assertion.\nCandidates: [b]", "audience", ""),
+])  # fmt: skip
+def test_messages_of_applications(
+    app: Flask, wiki: ServiceProvider, explain: Explain, message: str, words: str, value: str
+) -> None:
+    """This server hears nothing of them: they are pasted."""
+    text = " ".join(explain.run("--message", message, "--client", wiki.client_id).split())
+    assert words in text
+    assert value in text
+    answer = explain.json("--message", message)
+    assert words in f"{answer['cause']} {answer['fix']}"
+
+
+def test_a_message_that_nobody_knows(app: Flask, wiki: ServiceProvider, explain: Explain) -> None:
+    for message in ("Something went wrong", "", " \n", "x" * 100_000):
+        text = explain.run("--message", message, code=1)
+        assert "no words that are known" in " ".join(text.split())
+    assert "two questions" in explain.run("--message", "audience", "abcd-efgh", code=2)
+    assert "no client" in explain.run("--message", "audience", "--client", "nobody", code=1)
+    other = make_client(app)
+    text = explain.run("--message", "audience", "--client", other.client_id, code=1)
+    assert "does not speak SAML" in text
+    assert "--client ID" in explain.run("--message", "audience")
 
 
 def test_a_preview(app: Flask, browser: Browser, clock: Clock) -> None:
