@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         people,
         people_import,
         people_list,
+        provisioning,
         server_pages,
         session_list,
         troubleshooting,
@@ -84,6 +85,7 @@ else:
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     server_pages = program.late_functions("sso.endpoints.admin.server_pages")
     session_list = program.late_functions("sso.endpoints.admin.session_list")
+    provisioning = program.late_functions("sso.endpoints.admin.provisioning")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
     webhooks = program.late_functions("sso.endpoints.admin.webhooks")
 
@@ -231,6 +233,14 @@ ROUTES = (
     Route("{base}/admin/application/setup", "application_setup", applications.setup, GET, ADMIN),
     Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview,
           GET, ADMIN),
+    Route("{base}/admin/application/provisioning", "provisioning", provisioning.people, GET,
+          ADMIN),
+    Route("{base}/admin/application/provisioning/test", "provisioning_test", provisioning.test,
+          blueprint=ADMIN, flooding=limiting.TEST_WEBHOOK),
+    Route("{base}/admin/application/provisioning/token", "provisioning_token", provisioning.token,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/provisioning/retry", "provisioning_retry", provisioning.retry,
+          blueprint=ADMIN),
     Route("{base}/admin/apis", "apis", admin_apis.registered, GET, ADMIN),
     Route("{base}/admin/apis/export", "apis_export", admin_apis.export, GET, ADMIN),
     Route("{base}/admin/api", "api", admin_apis.api, GET, ADMIN),
