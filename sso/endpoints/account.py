@@ -12,7 +12,7 @@ from wtforms import StringField
 
 from sso import audit, context
 from sso.audit import rows
-from sso.audit.event_names import NAMES
+from sso.audit.event_titles import TITLES
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import browser_session, page, upstream
@@ -365,7 +365,7 @@ _EVENTS_SHOWN = 50
 # Descriptions of the events that users see; all others are for operators.
 WORDS: Mapping[Event, str] = {
     **{
-        event: NAMES[event]
+        event: TITLES[event]
         for event in (
             Event.SIGNED_IN,
             Event.PASSWORD_ACCEPTED,

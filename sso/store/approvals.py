@@ -32,10 +32,9 @@ from sqlalchemy import (
 )
 
 from sso import clock
-from sso.database import dialects
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, Identity, User
-from sso.store import prepared
+from sso.models import AuthorizationCode, BrowserSession, Consent, Grant, Identity, User
+from sso.store import clients, prepared
 
 MOST_UNREDEEMED = 300
 _AT_ONCE = 50  # are dropped, so that not every request of a flood has to do it
@@ -175,19 +174,7 @@ _NEW = (
     "acr", "created_at",
 )  # fmt: skip
 
-# FOR SHARE: several users can sign in at once, but a change of the client waits. All transactions
-# lock in this order: client, user, session, consent, codes, grants.
-_CLIENT_AS_SEEN = (
-    select(Client.client_id)
-    .where(
-        Client.client_id == bindparam("client_id"),
-        Client.updated_at == bindparam("client_seen"),
-        Client.disabled_at.is_(None),
-        dialects.shared_client_lock(Client.client_id),
-    )
-    .with_for_update(read=True)
-    .subquery()
-)
+# All transactions lock in this order: client, user, session, consent, codes, grants.
 _ENABLED = and_(
     User.disabled_at.is_(None),
     or_(User.ends_at.is_(None), User.ends_at > bindparam("created_at")),
@@ -196,7 +183,7 @@ _VISIT = (
     select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
     .select_from(User)
     .join(BrowserSession, BrowserSession.user_id == User.id)
-    .join(_CLIENT_AS_SEEN, true())
+    .join(clients.AS_SEEN, true())
     .where(
         BrowserSession.id == bindparam("session_id"),
         BrowserSession.ended_at.is_(None),
@@ -213,7 +200,7 @@ _IN_ORDER = (
     select(literal(1).label("is_locked"))
     .select_from(User)
     .join(BrowserSession, BrowserSession.user_id == User.id)
-    .join(_CLIENT_AS_SEEN, true())
+    .join(clients.AS_SEEN, true())
     .where(User.id == bindparam("user_id"), BrowserSession.id == bindparam("session_id"))
     .with_for_update(key_share=True, of=(_USERS, _SESSIONS))
 )
@@ -303,7 +290,7 @@ def add(
 _BY_ASSERTION = (
     select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
     .select_from(User)
-    .join(_CLIENT_AS_SEEN, true())
+    .join(clients.AS_SEEN, true())
     .where(
         User.id == bindparam("user_id"),
         User.updated_at == bindparam("user_seen"),

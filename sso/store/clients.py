@@ -260,6 +260,21 @@ def find_enabled(connection: Connection, client_id: str) -> RegisteredClient | N
     return registered_client(row) if row else None
 
 
+# The enabled client as it was read, for a statement that writes what a request decided. FOR SHARE:
+# several users can sign in at once, but a change of the client waits; disabling the client finds
+# what was written, and ends it, too.
+AS_SEEN = (
+    select(Client.client_id)
+    .where(
+        Client.client_id == bindparam("client_id"),
+        Client.updated_at == bindparam("client_seen"),
+        Client.disabled_at.is_(None),
+        dialects.shared_client_lock(Client.client_id),
+    )
+    .with_for_update(read=True)
+    .subquery()
+)
+
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
 _ORIGINS = prepared.table(ClientOrigin)
 _IS_ORIGIN = (

@@ -11,7 +11,6 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, exists, func, insert, literal, select, update
 
 from sso import clock
-from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
 from sso.store import clients, grants, prepared
@@ -102,22 +101,10 @@ class ExchangedToken:
 
 
 _NAMES = tuple(field.name for field in fields(ExchangedToken) if field.name in _TOKENS.c)
-# Locked as an approval locks it: disabling the client finds the token, and ends it, too.
-_CLIENT_AS_SEEN = (
-    select(Client.client_id)
-    .where(
-        Client.client_id == bindparam("client_id"),
-        Client.updated_at == bindparam("client_seen"),
-        Client.disabled_at.is_(None),
-        dialects.shared_client_lock(Client.client_id),
-    )
-    .with_for_update(read=True)
-    .subquery()
-)
 _ADD = insert(_TOKENS).from_select(
     _NAMES,
     select(*(bindparam(name, type_=_TOKENS.c[name].type).label(name) for name in _NAMES))
-    .select_from(_CLIENT_AS_SEEN)
+    .select_from(clients.AS_SEEN)
     .where(
         exists().where(
             Grant.id == bindparam("grant_id", type_=_TOKENS.c.grant_id.type),

@@ -6,7 +6,6 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from sso import clock
-from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, ServiceToken
 from sso.store import clients, prepared
@@ -51,23 +50,11 @@ class ServiceAccessToken:
 
 
 _NAMES = tuple(field.name for field in fields(NewServiceToken))
-# Locked as an approval locks it: disabling the client finds the token, and ends it, too.
-_CLIENT_AS_SEEN = (
-    select(Client.client_id)
-    .where(
-        Client.client_id == bindparam("client_id"),
-        Client.updated_at == bindparam("client_seen"),
-        Client.disabled_at.is_(None),
-        dialects.shared_client_lock(Client.client_id),
-    )
-    .with_for_update(read=True)
-    .subquery()
-)
 _ADD = insert(_TABLE).from_select(
     _NAMES,
     select(
         *(bindparam(name, type_=_TABLE.c[name].type).label(name) for name in _NAMES)
-    ).select_from(_CLIENT_AS_SEEN),
+    ).select_from(clients.AS_SEEN),
     include_defaults=False,
 )
 _FIND = (

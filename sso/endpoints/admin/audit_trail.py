@@ -13,7 +13,7 @@ from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.audit import chain, event_names, rows
+from sso.audit import chain, event_titles, rows
 from sso.audit.event_families import FAMILIES, Family
 from sso.audit.events import Event
 from sso.endpoints.admin import access, admin_page, exports
@@ -62,7 +62,7 @@ def views(events: Iterable[AuditEvent]) -> list[EventView]:
     return [
         EventView(
             event,
-            event_names.name(event.name),
+            event_titles.title_of(event.name),
             emails.get(event.user_id or "", event.user_id),
             names.get(event.client_id or "", event.client_id),
             list(_details(json.loads(event.fields))),
@@ -196,7 +196,7 @@ def audit_trail() -> Response:
             (
                 family.title,
                 f"{_FAMILY}{code}",
-                sorted((event_names.name(name), str(name)) for name in family.events),
+                sorted((event_titles.title_of(name), str(name)) for name in family.events),
             )
             for code, family in FAMILIES.items()
         ],

@@ -8,7 +8,7 @@ from flask import abort
 from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
-from sso.audit import Actor, event_names
+from sso.audit import Actor, event_titles
 from sso.audit.event_families import FAMILIES
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.checkup.components import webhook_fault
@@ -76,7 +76,7 @@ DELIVERY = Resource[WebhookDelivery](
     page="webhook",
     query=lambda delivery: {"id": str(delivery.webhook_id)},
     find=lambda: stored.find_delivery(admin_page.uuid()) or abort(404),
-    title=lambda delivery: event_names.name(delivery.event),
+    title=lambda delivery: event_titles.title_of(delivery.event),
     actions={
         "retry": Action(
             label=N_("Try it again"),
@@ -102,7 +102,8 @@ _SEVERAL = Several(
         stored.deliveries_of(admin_page.uuid(), WebhookDelivery.id.in_(several.uuids(ids)))
     ),
     line=lambda delivery: (
-        str(delivery.id), event_names.name(delivery.event), exports.moment(delivery.created_at),
+        str(delivery.id), event_titles.title_of(delivery.event),
+        exports.moment(delivery.created_at),
     ),
     page="webhook",
 )  # fmt: skip
@@ -240,9 +241,9 @@ def webhook() -> Response:
         "admin/webhook.html",
         webhook=webhook,
         state=state_of(webhook),
-        events=[(event_names.name(name), name) for name in webhook.events],
+        events=[(event_titles.title_of(name), name) for name in webhook.events],
         deliveries=[
-            (delivery, event_names.name(delivery.event), *_progress(delivery))
+            (delivery, event_titles.title_of(delivery.event), *_progress(delivery))
             for delivery in listed.rows
         ],
         may_retry=lambda delivery: (
@@ -273,7 +274,7 @@ def _choices() -> list[Choice]:
         Choice(
             family.title,
             sorted(
-                (event_names.name(event), str(event))
+                (event_titles.title_of(event), str(event))
                 for event in family.events
                 if event in WEBHOOK_EVENTS
             ),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from sso import audit
-from sso.audit import event_names, rows, writer
+from sso.audit import event_titles, rows, writer
 from sso.audit.events import Event
 from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
@@ -378,13 +378,13 @@ def test_none_of_it_is_for_the_helpdesk(app: Flask, clock: Clock) -> None:
 def test_each_event_has_a_name_for_people() -> None:
     """Limits are named after what is limited."""
     plain = {one for one in Event if not one.endswith("_limited")}
-    assert set(event_names.NAMES) == plain
-    assert len(set(event_names.NAMES.values())) == len(plain)
+    assert set(event_titles.TITLES) == plain
+    assert len(set(event_titles.TITLES.values())) == len(plain)
 
 
 def test_the_documentation_explains_each_event() -> None:
     text = (Path(__file__).parents[3] / "docs/reference/events.md").read_text()
-    assert set(event_names.NAMES) <= set(re.findall(r"`([a-z_]+)`", text))
+    assert set(event_titles.TITLES) <= set(re.findall(r"`([a-z_]+)`", text))
 
 
 CHANGES = {

@@ -1,4 +1,4 @@
-"""Human-readable names of audit events; docs/reference/events.md explains the events.
+"""The titles that people read of audit events; docs/reference/events.md explains the events.
 
 Events of limits are not listed: `name` composes their names.
 """
@@ -10,7 +10,7 @@ from flask_babel import gettext
 from sso.audit.events import Event
 from sso.i18n import N_
 
-NAMES: Mapping[Event, str] = {
+TITLES: Mapping[Event, str] = {
     Event.SIGNED_IN: N_("Signed in"),
     Event.PASSWORD_ACCEPTED: N_("The password was correct, and the second factor was requested"),
     Event.SESSION_ENDED: N_("Session ended"),
@@ -150,10 +150,10 @@ NAMES: Mapping[Event, str] = {
 _LIMITED = "_limited"
 
 
-def name(code: str) -> str:
-    """Return an event's name in the reader's language, or its code if it is unknown."""
-    if code in NAMES:
-        return str(gettext(NAMES[Event(code)]))
+def title_of(code: str) -> str:
+    """Return the title of an event in the reader's language, or its code if it is unknown."""
+    if code in TITLES:
+        return str(gettext(TITLES[Event(code)]))
     if code.endswith(_LIMITED):
-        return str(gettext("Limit reached: %(what)s", what=name(code.removesuffix(_LIMITED))))
+        return str(gettext("Limit reached: %(what)s", what=title_of(code.removesuffix(_LIMITED))))
     return code
