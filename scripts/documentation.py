@@ -32,6 +32,15 @@ from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
+from sso.flow.permissions import (
+    ADMIN,
+    HELPDESK,
+    MEANINGS,
+    OWNER,
+    ROLES,
+    STAFF,
+    Permission,
+)
 from sso.flow.profile_claims import CLAIMS
 from sso.flow.scopes import SCOPES
 from sso.metrics.exporter import Counters
@@ -136,6 +145,25 @@ def urls() -> str:
         f"## {title}\n\n" + table(("URL", "methods", "purpose"), _routes(protocol))
         for title, protocol in kinds
     )
+
+
+def permissions() -> str:
+    """What each permission allows, and which roles and pages of administration it belongs to."""
+    rows = [
+        (
+            code(permission),
+            MEANINGS[permission],
+            *("yes" if permission in ROLES[role] else "" for role in (ADMIN, HELPDESK, OWNER)),
+            ", ".join(
+                code(route.path.removeprefix("{base}"))
+                for route in ROUTES
+                if permission in route.needs and route.needs != STAFF
+            ),
+        )
+        for permission in Permission
+    ]
+    roles = ("administrators", "helpdesk", "owners of groups")
+    return table(("permission", "allows to", *roles, "pages"), rows)
 
 
 def _routes(protocol: bool) -> Iterator[tuple[str, str, str]]:
@@ -279,6 +307,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "limited_events": limited_events,
     "metrics": metrics,
     "operator_claims": operator_claims,
+    "permissions": permissions,
     "scopes": scopes,
     "settings": settings,
     "urls": urls,

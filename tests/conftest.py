@@ -68,7 +68,6 @@ SLOW = (
     "presets/",
     "process/",
     "production/",
-    "provisioning/",
     "ratelimit/",
     "scim/",
     "services/test_attribute",

@@ -1,7 +1,7 @@
 """Every public function of the services: the events it writes, the mails it queues, no commit."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
 from importlib import import_module
@@ -37,7 +37,6 @@ from sso.models import (
     Identity,
     Mail,
     Passkey,
-    ScimResource,
     User,
     Webhook,
     WebhookDelivery,
@@ -60,6 +59,7 @@ from sso.services import (
     devices,
     ends,
     group_editing,
+    group_owners,
     groups,
     identities,
     importing,
@@ -70,7 +70,6 @@ from sso.services import (
     own_apis,
     preset_clients,
     preview,
-    provisioning,
     revocation,
     second_factors,
     service_providers,
@@ -81,9 +80,8 @@ from sso.services.authentication import Browser
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
 from sso.store import devices as stored_devices
-from sso.store import factors, users
+from sso.store import factors, named_groups, users
 from sso.store import keys as stored_keys
-from sso.store import provisioning as stored_scim
 from sso.store.clients import RegisteredClient
 from sso.store.devices import NewDevice, WaitingDevice
 from sso.store.sessions import CurrentSession, ResourceOwner
@@ -506,6 +504,22 @@ CASES = [
          "user_changed", "", lambda _: _group()),
     Case(group_editing.delete, lambda _, made: group_editing.delete(OLGA, made.id),
          "group_deleted", "", lambda _: _group()),
+    Case(group_owners.change,
+         lambda w, made: group_owners.change(OLGA, made.id, added=[w.user.id]),
+         "group_owner_added", "", lambda _: _group()),
+    Case(group_owners.change,
+         lambda w, made: group_owners.change(OLGA, made.id, removed=[w.user.id]),
+         "group_owner_removed", "", lambda w: _owned_group(w)),
+    Case(group_owners.add_member,
+         lambda _, made: group_owners.add_member(OLGA, made.id, **ERIN),
+         "user_changed user_invited", "invite", lambda _: _group()),
+    Case(group_owners.remove_member,
+         lambda w, made: group_owners.remove_member(OLGA, made.id, w.user.id),
+         "user_changed", "", lambda w: _group([w.user.id])),
+    Case(group_owners.may_manage, lambda _, made: group_owners.may_manage(OLGA, made),
+         "", "", lambda _: _group()),
+    plain(group_owners.gives_permissions, "", "staff"),
+    plain(group_owners.managed_by, "", of("user.id"), lambda _: named_groups.containing("")),
     plain(revocation.session, "", of("session"), "test"),
     plain(revocation.sessions_of_user, "", of("user.id"), "test"),
     plain(revocation.surplus_of_user, "", of("user.id")),
@@ -631,29 +645,6 @@ CASES = [
          "webhook_retried", "", lambda _: _given_up()),
     Case(webhooks.delete, lambda w, id_: webhooks.delete(OLGA, id_),
          "webhook_deleted", "", lambda _: _webhook().id),
-    plain(webhooks.is_for_commands, "", OLGA, HOOK),
-    plain(attributes.unknown_in, "", ["x=attribute:y"], []),
-    plain(provisioning.client_errors, "", {}, {}),
-    plain(provisioning.require_may_call, "", OLGA, HOOK),
-    plain(provisioning.keep, "", of("client"), ["scim_url"]),
-    Case(provisioning.token_of, lambda _, made: provisioning.token_of(stored_scim.every()[0]),
-         "", "", lambda w: _receiver(w)),
-    Case(provisioning.set_token, lambda w, _: provisioning.set_token(OLGA, w.client_id, "secret"),
-         "provisioning_token_changed", "", lambda w: _receiver(w)),
-    Case(provisioning.ping, lambda w, _: provisioning.ping(OLGA, w.client),
-         "provisioning_tested", "", lambda w: _receiver(w)),
-    Case(provisioning.retry, lambda w, made: provisioning.retry(OLGA, made.id),
-         "provisioning_retried", "", lambda w: _receiver(w)),
-    Case(provisioning.repair, lambda w, _: provisioning.repair(OLGA, w.client_id, [w.user.id]),
-         "provisioning_repaired", "", lambda w: _receiver(w)),
-    Case(provisioning.note_changes, lambda *_: provisioning.note_changes(),
-         "", "", lambda w: _receiver(w)),
-    Case(provisioning.scan, lambda *_: provisioning.scan(), "", "", lambda w: _receiver(w)),
-    Case(provisioning.is_admitted, lambda w, _: provisioning.is_admitted(w.client, w.user)),
-    Case(provisioning.note_sent, lambda _, made: provisioning.note_sent(OLGA, made, "created"),
-         "provisioned", "", lambda w: _receiver(w)),
-    Case(provisioning.note_given_up, lambda _, made: provisioning.note_given_up(OLGA, made, "x"),
-         "provisioning_failed", "", lambda w: _receiver(w)),
     Case(mail_queue.resend, lambda _, id_: mail_queue.resend(OLGA, id_),
          "mail_resent", "", lambda _: _failed_mail()),
     Case(mail_queue.resend_failed, lambda _, __: mail_queue.resend_failed(OLGA),
@@ -722,14 +713,6 @@ def _webhook(url: str = HOOK) -> Webhook:
         return webhooks.create(OLGA, url, ["signed_in"])[0]
 
 
-def _receiver(world: World) -> ScimResource:
-    with audit.dry_run():
-        fields = {"scim_url": f"http://127.0.0.1:{free_port()}", "scim_everyone": True}
-        clients.change(OLGA, world.client_id, fields)
-    stored_scim.mark_due(world.client_id, {world.user.id: world.user.email})
-    return stored_scim.newest(world.client_id, 1)[0]
-
-
 def _pinged(webhook_id: UUID) -> None:
     with pytest.raises(PostError):
         webhooks.ping(OLGA, db.session.get_one(Webhook, webhook_id))
@@ -761,9 +744,16 @@ def _owned_token() -> Any:
         return api_tokens.create(audit.Actor("olga", user_id=uuid4()), "HR", ["scim:read"])
 
 
-def _group() -> Any:
+def _group(members: Sequence[UUID] = ()) -> Any:
     with audit.dry_run():
-        return group_editing.create(OLGA, "staff")
+        return group_editing.create(OLGA, "staff", members=members)
+
+
+def _owned_group(world: World) -> Any:
+    group = _group()
+    with audit.dry_run():
+        group_owners.change(OLGA, group.id, added=[world.user.id])
+    return group
 
 
 def _attribute() -> Attribute:

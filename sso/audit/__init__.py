@@ -28,6 +28,8 @@ from flask import current_app, has_app_context, has_request_context, request
 
 from sso import clock
 from sso.audit.events import Event, limited
+from sso.errors import NotAllowed
+from sso.flow.permissions import LIMITED, NONE, SERVICES, Permission
 from sso.observability import counters
 from sso.observability.redaction import redact
 
@@ -42,18 +44,22 @@ class Actor:
 
     `by`: the tool that the operator uses, if it is more than a command; services copy it into their
     events. `token`: the id of the API token of a program, `service`: the client that acts with an
-    access token of its own; `operator` is then its name. `user_id`:
-    the signed-in operator, whose rights come from a group (see `services.roles`). `changes_staff`:
-    may change administrators, members of the helpdesk, and who has these roles.
+    access token of its own; `operator` is then its name. `user_id`: the signed-in operator, whose
+    rights come from a group (see `services.roles`). `permissions`: what the operator may do, or
+    `None` if nothing is refused, as at the command line. `changes_staff`: may change
+    administrators, members of the helpdesk, and who has these roles.
     """
 
     operator: str | None = None
     by: str | None = None
     token: str | None = None
     user_id: UUID | None = None
-    is_helpdesk: bool = False
+    permissions: frozenset[Permission] | None = None
     changes_staff: bool = True
     service: str | None = None
+
+    def may(self, permission: Permission) -> bool:
+        return self.permissions is None or permission in self.permissions
 
 
 USER = Actor()  # the user of the event
@@ -158,10 +164,20 @@ def acting_as(actor: Actor) -> Iterator[None]:
 def acting(
     function: Callable[Concatenate[Actor, Parameters], Result],
 ) -> Callable[Concatenate[Actor, Parameters], Result]:
-    """Decorate a use case so that all its events name its first argument as the actor."""
+    """Decorate a use case so that all its events name its first argument as the actor.
+
+    It raises `NotAllowed` if the actor lacks the permission that `permissions.SERVICES` names.
+    """
+    needs = SERVICES.get(f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
 
     @wraps(function)
     def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if (
+            actor.permissions is not None
+            and needs != NONE
+            and actor.permissions.isdisjoint(needs or ())
+        ):
+            raise NotAllowed(LIMITED)
         with acting_as(actor):
             return function(actor, *args, **kwargs)
 

@@ -85,6 +85,8 @@ class Event(StrEnum):
     GROUP_CHANGED = "group_changed"
     GROUP_CREATED = "group_created"
     GROUP_DELETED = "group_deleted"
+    GROUP_OWNER_ADDED = "group_owner_added", _SENT
+    GROUP_OWNER_REMOVED = "group_owner_removed", _SENT
     ID_JAG_ISSUED = "id_jag_issued"
     IDENTITY_ACCEPTED = "identity_accepted"
     IDENTITY_LINKED = "identity_linked", _SENT
@@ -106,12 +108,6 @@ class Event(StrEnum):
     PASSWORD_RESET = "password_reset", _SENT
     PASSWORD_SET = "password_set", _SENT
     PROFILE_CHANGED = "profile_changed", _SENT
-    PROVISIONED = "provisioned"
-    PROVISIONING_FAILED = "provisioning_failed"
-    PROVISIONING_REPAIRED = "provisioning_repaired"
-    PROVISIONING_RETRIED = "provisioning_retried"
-    PROVISIONING_TESTED = "provisioning_tested"
-    PROVISIONING_TOKEN_CHANGED = "provisioning_token_changed"
     PROXY_SIGNED_IN = "proxy_signed_in"
     RECOVERY_CODE_USED = "recovery_code_used"
     RECOVERY_CODES_MADE = "recovery_codes_made"

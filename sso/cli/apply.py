@@ -25,7 +25,7 @@ from flask.cli import with_appcontext
 
 from sso import audit, database
 from sso.audit.events import Event
-from sso.cli import declared_apis, declared_attributes
+from sso.cli import declared_apis, declared_attributes, declared_groups
 from sso.cli.commands import (
     Command,
     Failure,
@@ -37,6 +37,7 @@ from sso.cli.commands import (
 from sso.cli.commands import resolve as resolved
 from sso.cli.declared_apis import DeclaredApis, secret_of
 from sso.cli.declared_attributes import DeclaredAttributes
+from sso.cli.declared_groups import DeclaredGroups
 from sso.cli.output import ProgressReport, change_lines, print_json, print_line, progress_bar
 from sso.config import attribute_fields, user_fields
 from sso.config.auth_methods import NO_AUTH_METHOD
@@ -75,6 +76,7 @@ KINDS: Mapping[str, tuple[Mapping[str, Field], str]] = {
     "attributes": (attribute_fields.FIELDS, "name"),
     "clients": ({field.name: field for field in _CLIENT}, "client_id"),
     "users": (user_fields.FIELDS, "email"),
+    "groups": (declared_groups.FIELDS, "name"),
 }
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
 
@@ -84,12 +86,14 @@ file_type = click.Path(path_type=Path, dir_okay=False)
 
 def declaration() -> dict[str, Any]:
     """Return the content of the file."""
+    groups = declared_groups.described()
     return {
         "format": FORMAT,
         "apis": declared_apis.described(),
         "attributes": declared_attributes.described(),
         "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
         "users": [accounts.described(row) for row in users.every()],
+        **({"groups": groups} if groups else {}),
     }
 
 
@@ -269,6 +273,7 @@ class Work:
     clients: list[Entry] = field(default_factory=list)
     client_changes: list[Change] = field(default_factory=list)
     users: list[Planned] = field(default_factory=list)
+    groups: DeclaredGroups = field(default_factory=DeclaredGroups)
     surplus_clients: list[str] = field(default_factory=list)
     surplus_users: dict[UUID, str] = field(default_factory=dict)
     locked: set[UUID] = field(default_factory=set)
@@ -290,6 +295,8 @@ class Work:
             *(Change("delete", "api", name, name) for name in self.apis.surplus),
             *(Change("delete", "client", id_, id_) for id_ in self.surplus_clients),
             *(change for planned in self.users if (change := _change_of_user(planned))),
+            *(Change(action, "group", name, name, fields)
+              for action, name, fields in self.groups.changes),
             *(Change("delete", "user", email, str(user_id))
               for user_id, email in self.surplus_users.items()),
         ]  # fmt: skip
@@ -310,7 +317,7 @@ def apply_command(
 
     Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
     clients, users only if it has users, APIs only if it has APIs, and attributes with all their
-    values only if it has attributes.
+    values only if it has attributes. Groups have owners; their members are in the users' entries.
     """
     with progress_bar("Comparing", as_json) as report:
         content = read_declaration(path)
@@ -364,6 +371,8 @@ def find_work(
         planned = declared_accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
+    emails = {planned.user.email for planned in work.users}
+    work.groups = declared_groups.compare(content.get("groups", []), emails, errors)
     if errors:
         raise Invalid(errors)
     if prune:
@@ -446,6 +455,8 @@ def carry_out(
         planned = declared_accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
+    emails = {planned.user.email for planned in now.users}
+    now.groups = declared_groups.compare(work.groups.entries, emails, errors)
     if errors:
         raise Invalid(errors)
     if prune:
@@ -467,6 +478,7 @@ def carry_out(
     for user_id in now.surplus_users:
         if user := users.find(user_id):
             accounts.delete(actor, user)
+    declared_groups.write(actor, now.groups)
     return now
 
 
@@ -485,7 +497,7 @@ def lock_everything(work: Work) -> None:
     # Also users who have appeared since the comparison.
     rows = declared_accounts.meant([planned.declaration for planned in work.users])
     work.locked = {row.id for row in rows} | {*work.surplus_users}
-    users.lock_all(work.locked)
+    users.lock_all(work.locked | declared_groups.owner_ids(work.groups))
     sessions.lock_of_users(sorted(work.locked))
     for client_id in work.surplus_clients:
         stored_clients.lock_to_remove(client_id)

@@ -7,10 +7,11 @@ import click
 from sso import audit
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line, print_record, print_table
+from sso.cli.people import find_user, user_argument
 from sso.extensions import db
 from sso.models import Group as NamedGroup
 from sso.process.program import COMMAND
-from sso.services import agent_identity, group_editing
+from sso.services import agent_identity, group_editing, group_owners
 from sso.store import apis, clients, groups, named_groups
 
 group = Group("group", help="Groups of users.")
@@ -110,6 +111,62 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
         print_json({"id": str(named_group.id), "name": name, "deleted": True})
     else:
         print_line(f"Deleted {name}.")
+
+
+@group.command("owners")
+@click.argument("name")
+@json_option
+def owners(name: str, as_json: bool) -> None:
+    """List the owners of a group, who manage its members in the browser."""
+    _show_owners(_find(name), as_json)
+
+
+@group.command("add-owner")
+@click.argument("name")
+@user_argument
+@json_option
+def add_owner(name: str, identifier: str, as_json: bool) -> None:
+    """Let a user see, invite, add and remove the members of a group in the browser."""
+    named_group, user = _find(name), find_user(identifier, exactly=True)
+    group_owners.change(audit.operator(), named_group.id, added=[user.id])
+    db.session.commit()
+    _show_owners(named_group, as_json)
+
+
+@group.command("remove-owner")
+@click.argument("name")
+@user_argument
+@json_option
+def remove_owner(name: str, identifier: str, as_json: bool) -> None:
+    """Take a group from one of its owners, who stays a member if the user is one."""
+    named_group, user = _find(name), find_user(identifier, exactly=True)
+    _, former = group_owners.change(audit.operator(), named_group.id, removed=[user.id])
+    if not former:
+        raise Failure(f"{user.email} does not own the group {name}")
+    db.session.commit()
+    _show_owners(named_group, as_json)
+
+
+def _show_owners(named_group: NamedGroup, as_json: bool) -> None:
+    people = named_groups.owners(named_group.id)
+    if as_json:
+        print_json(
+            {
+                "id": str(named_group.id),
+                "name": named_group.name,
+                "owners": [{"id": str(user.id), "email": user.email} for user in people],
+            }
+        )
+    elif people:
+        print_table(
+            ("OWNER", "NAME", "STATE"),
+            [
+                (user.email, user.name, "disabled" if user.is_disabled else "active")
+                for user in people
+            ],
+        )
+    else:
+        print_line(f"Nobody owns the group {named_group.name}.")
 
 
 def _find(name: str) -> NamedGroup:

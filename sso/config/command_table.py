@@ -69,6 +69,16 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "rename": ("Rename a group, for its members and the applications that require it.",
                    "sso.cli.groups:rename"),
         "delete": ("Delete a group; its members lose it at once.", "sso.cli.groups:delete"),
+        "owners": ("List the owners of a group, who manage its members in the browser.",
+                   "sso.cli.groups:owners"),
+        "add-owner": (
+            "Let a user see, invite, add and remove the members of a group in the browser.",
+            "sso.cli.groups:add_owner",
+        ),
+        "remove-owner": (
+            "Take a group from one of its owners, who stays a member if the user is one.",
+            "sso.cli.groups:remove_owner",
+        ),
     }),
     "key": ("Signing keys: next, active, retired.", {
         "list": ("List all signing keys, oldest first.", "sso.cli.keys:list_"),
@@ -93,20 +103,6 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                   "sso.cli.mcp:block"),
         "remove": ("Delete an MCP server with its scopes, or forget the decision about a domain.",
                    "sso.cli.mcp:remove"),
-    }),
-    "scim": ("Applications where people are provisioned by SCIM.", {
-        "list": ("List the applications with a SCIM URL, and how many people are there.",
-                 "sso.cli.scim:list_"),
-        "show": ("Show the state of an application's SCIM service, and who was sent there last.",
-                 "sso.cli.scim:show"),
-        "token": ("Set the bearer token that an application's SCIM service requires.",
-                  "sso.cli.scim:token"),
-        "test": ("Ask an application's SCIM service for one person; exit code 1 if that fails.",
-                 "sso.cli.scim:test"),
-        "retry": ("Send a person again now who was given up or waits.", "sso.cli.scim:retry"),
-        "plan": ("Compare all accounts of an application with the people here; change nothing.",
-                 "sso.cli.scim:plan"),
-        "sync": ("Repair what `plan` shows, and send all that waits.", "sso.cli.scim:sync"),
     }),
     "user": ("Users, their sessions and second factors.", {
         "create": ("Create a user; asks for the password.", "sso.cli.users:create"),

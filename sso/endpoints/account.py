@@ -33,7 +33,17 @@ from sso.services import accounts, agent_identity, attributes, credentials, revo
 from sso.services import identities as linking
 from sso.services.checks import Invalid
 from sso.services.identities import LinkRefused
-from sso.store import apis, clients, devices, exchanges, factors, grants, sessions, users
+from sso.store import (
+    apis,
+    clients,
+    devices,
+    exchanges,
+    factors,
+    grants,
+    named_groups,
+    sessions,
+    users,
+)
 from sso.store import identities as stored
 from sso.store.devices import SignedInDevice
 from sso.store.exchanges import ActingService
@@ -96,6 +106,7 @@ def _page(
     values_form: OwnValuesForm,
 ) -> Response:
     user = current.user
+    may_administer = bool(roles.permissions_of(user.groups))
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     return page.render(
         "account.html",
@@ -129,7 +140,8 @@ def _page(
         has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
-        may_administer=roles.role_of(user.groups) is not None,
+        may_administer=may_administer,
+        owns_groups=not may_administer and named_groups.owns_any(user.id),
         # A POST that fails renders this page at the same URL.
         done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from sso.models.outbox import Mail as Mail
     from sso.models.outbox import Webhook as Webhook
     from sso.models.outbox import WebhookDelivery as WebhookDelivery
-    from sso.models.provisioning import ScimChange as ScimChange
-    from sso.models.provisioning import ScimReceiver as ScimReceiver
-    from sso.models.provisioning import ScimResource as ScimResource
     from sso.models.records import AuditChain as AuditChain
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Refusal as Refusal
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
     from sso.models.users import Attribute as Attribute
     from sso.models.users import BrowserSession as BrowserSession
     from sso.models.users import Group as Group
+    from sso.models.users import GroupOwner as GroupOwner
     from sso.models.users import Identity as Identity
     from sso.models.users import ImportedHash as ImportedHash
     from sso.models.users import MailToken as MailToken
@@ -68,7 +66,6 @@ _TABLES = {
     ),
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
-    "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
@@ -76,6 +73,7 @@ _TABLES = {
         "Attribute",
         "BrowserSession",
         "Group",
+        "GroupOwner",
         "Identity",
         "ImportedHash",
         "MailToken",

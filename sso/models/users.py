@@ -158,6 +158,20 @@ class Group(Base):
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
 
 
+class GroupOwner(Base):
+    """A user who may see, invite, add and remove the members of a group in the browser."""
+
+    __tablename__ = "group_owners"
+
+    group_id: Mapped[UUID] = mapped_column(
+        ForeignKey(Group.id, ondelete="CASCADE"), primary_key=True
+    )
+    user_id: Mapped[UUID] = mapped_column(
+        ForeignKey(User.id, ondelete="CASCADE"), primary_key=True, index=True
+    )
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+
+
 class Identity(Base):
     """An account at a provider that signs a user in. Issuer and subject alone identify it.
 

@@ -26,11 +26,12 @@ from scim2_server.responses import ScimResponse
 from scim2_server.routing import Operation
 from scim2_server.service import ScimService
 
+from sso.errors import NotAllowed
 from sso.scim import extension, filters, patches, resources
 from sso.scim.backend import Storage
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
-from sso.services import attributes, roles
+from sso.services import attributes
 from sso.services.api_tokens import Program
 from sso.services.checks import Invalid, Rule
 
@@ -185,7 +186,7 @@ def answer(
     storage = Storage(program, finish, schema)
     try:
         return Handler(_service(schema.provider), storage).handle(request)
-    except roles.NotAllowed as error:
+    except NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except Invalid as error:
         if Rule.ALREADY_EXISTS in error.rules:

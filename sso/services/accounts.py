@@ -17,6 +17,7 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.flow import moments
 from sso.flow.attributes import Party
+from sso.flow.permissions import Permission
 from sso.models import User
 from sso.models.users import has_ended
 from sso.services import api_tokens, checks, ends, importing, notifications, revocation, roles
@@ -69,7 +70,6 @@ def create(
 
     Nobody can sign in yet without a password, or the `password_hash` of another system.
     """
-    roles.require_admin(actor)
     roles.require_may_change(actor, [groups := list(groups)])
     user = _new(user_id, email_verified=email_verified)
     if password_hash:
@@ -101,7 +101,7 @@ def create(
 def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> tuple[User, bool]:
     """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
     if groups := list(groups):
-        roles.require_admin(actor)
+        roles.require(actor, Permission.WRITE_PEOPLE)
     user = _new(None, email_verified=False)
     _add(user, None, email=email, name=name, groups=groups)
     is_sent = notifications.invited(user)
@@ -140,7 +140,6 @@ def update(
     another address, too. `seen`: fields of `described` as seen before. Raises `LookupError`,
     `Invalid`, `NotAllowed` and `Changed`.
     """
-    roles.require_admin(actor)
     attribute_values.hold(attributes)
     user = users.lock_any(user_id)
     if user is None:
@@ -303,7 +302,6 @@ def _new(user_id: UUID | None, *, email_verified: bool) -> User:
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
-    roles.require_admin(actor)
     if users.lock_any(user.id) is None:
         raise LookupError(user.id)  # deleted at this moment
     roles.require_may_change(actor, [user.groups])

@@ -21,7 +21,7 @@ from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import AgentDomain, Client, User
 from sso.models.clients import ALLOWED, BLOCKED, DOCUMENT
-from sso.services import client_documents, clients, notifications, roles
+from sso.services import client_documents, clients, notifications
 from sso.services.checks import Invalid
 from sso.store import agents, grants
 from sso.store import clients as stored_clients
@@ -126,7 +126,6 @@ def allow(actor: Actor, domain: str) -> str:
     have a port; without one, it is port 443. It counts with SSO_CLIENT_DOCUMENTS=listed. Clients
     that were disabled stay disabled. Raises `Invalid`.
     """
-    roles.require_admin(actor)
     return _decide(domain, ALLOWED, Event.AGENT_DOMAIN_ALLOWED)
 
 
@@ -136,7 +135,6 @@ def block(actor: Actor, domain: str) -> tuple[str, list[str]]:
 
     Return the domain, and the identifiers of the clients. Raises `Invalid`.
     """
-    roles.require_admin(actor)
     host, _, port = _normalized(domain).partition(":")
     if port:
         raise Invalid(
@@ -155,7 +153,6 @@ def remove(actor: Actor, domain: str) -> str:
 
     Clients that were disabled stay disabled. Raises `LookupError`.
     """
-    roles.require_admin(actor)
     domain = _normalized(domain)
     agents.lock()
     row = agents.find_domain(domain)

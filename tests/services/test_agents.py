@@ -9,16 +9,17 @@ from sqlalchemy import select
 
 from sso import audit
 from sso.audit import Actor
+from sso.errors import NotAllowed
 from sso.extensions import db
+from sso.flow.permissions import ROLES
 from sso.models import Client
 from sso.models.clients import ClientOrigin
 from sso.services import agents, client_documents, clients
 from sso.services.checks import Invalid
-from sso.services.roles import NotAllowed
 from tests.conftest import Clock
 from tests.support.agents import DOCUMENT
 
-HELPDESK = Actor("hal@example.com", is_helpdesk=True)
+HELPDESK = Actor("hal@example.com", permissions=ROLES["helpdesk"])
 OF_THE_DOMAIN = ("https://agent.example/c", "https://agent.example:8443/c")
 BELOW = ("https://a.agent.example/c", "https://b.a.agent.example:8443/c")
 OTHERS = (

@@ -7,13 +7,14 @@ from flask import Flask
 
 from sso import audit
 from sso.audit import Actor
+from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow import attributes as rules
+from sso.flow.permissions import ROLES
 from sso.models import User
 from sso.services import accounts, attributes
 from sso.services.changes import Changed
 from sso.services.checks import Invalid
-from sso.services.roles import NotAllowed
 from sso.store import attributes as stored
 from sso.store import users
 from tests.support.events import events
@@ -31,7 +32,7 @@ def admin(app: Flask) -> Actor:
 @pytest.fixture
 def helpdesk(app: Flask) -> Actor:
     user = make_user(app, "hal@example.com", groups=["sso-helpdesk"])
-    return Actor(user.email, user_id=user.id, is_helpdesk=True)
+    return Actor(user.email, user_id=user.id, permissions=ROLES["helpdesk"])
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from flask import Flask
 
 from sso import audit
 from sso.config.upstream.ldap import LdapProvider
+from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow import moments
 from sso.jobs import upkeep
@@ -18,7 +19,6 @@ from sso.scim import filters
 from sso.services import accounts, api_tokens, ends, identities
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.services.roles import NotAllowed
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock

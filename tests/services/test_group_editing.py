@@ -8,12 +8,12 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso import audit
+from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.models import Client, Grant, Group, User
 from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.services.roles import NotAllowed
 from sso.store import apis, groups, named_groups
 from tests.support.actors import Browser
 from tests.support.events import events

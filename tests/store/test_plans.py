@@ -32,7 +32,6 @@ READ_WHOLE = {
     "signing_keys",
     "imported_hashes",
     "webhooks",
-    "scim_receivers",
     "attributes",
     "alembic_version",
 }  # a handful of rows, needed all together
@@ -55,6 +54,8 @@ FACTORS_OF_OTHERS = (
     " FROM users WHERE email <> :without",
     "INSERT INTO groups (id, name, version, created_at, updated_at)"
     " SELECT id, CAST(id AS text), 1, now(), now() FROM users WHERE email <> :without",
+    "INSERT INTO group_owners (group_id, user_id, created_at)"
+    " SELECT id, id, now() FROM users WHERE email <> :without",
     "INSERT INTO identities (id, user_id, provider, issuer, subject, linked_at)"
     " SELECT id, id, 'x', 'https://x.example', CAST(id AS text), now()"
     " FROM users WHERE email <> :without",
@@ -71,7 +72,7 @@ FACTORS_OF_OTHERS = (
     " SELECT id, CAST(id AS text), 'x' FROM grants WHERE :without <> ''",
     "ANALYZE saml_sessions, identities, upstream_sessions, audit_events, groups, passkeys,"
     " totp_secrets, recovery_codes, mail_tokens, clients, client_logos, client_origins,"
-    " waiting_sign_ins, device_codes",
+    " waiting_sign_ins, device_codes, groups, group_owners",
 )
 
 Executed = list[tuple[str, Any]]

@@ -16,11 +16,13 @@ from sso import context, database
 from sso.audit import Actor
 from sso.config import urls
 from sso.endpoints import browser_session, second_factor
+from sso.errors import NotAllowed
 from sso.extensions import db
+from sso.flow.permissions import OWNER, ROLES, Permission
 from sso.mfa import policy
 from sso.models import User
 from sso.services import roles
-from sso.store import factors, sessions
+from sso.store import factors, named_groups, sessions
 from sso.store.sessions import CurrentSession
 from sso.web import errors, routing
 from sso.web.routing import Route
@@ -31,10 +33,17 @@ _LONGEST_WAY_BACK = 1000  # characters; it must fit into the URLs and cookies of
 
 @dataclass(frozen=True)
 class Staff:
-    """An administrator or a member of the helpdesk."""
+    """A person with permissions in the administration."""
 
     current_session: CurrentSession
-    is_admin: bool
+    permissions: frozenset[Permission]
+
+    def may(self, permission: Permission) -> bool:
+        return permission in self.permissions
+
+    def may_open(self, name: str) -> bool:
+        """Return whether this visitor may open an admin page, given by its name."""
+        return routing.may_open(name, self.permissions)
 
     @property
     def user(self) -> User:
@@ -44,16 +53,16 @@ class Staff:
     def actor(self) -> Actor:
         """Return the actor for services."""
         user = self.user
-        return Actor(user.email, user_id=user.id, is_helpdesk=not self.is_admin)
+        return Actor(user.email, user_id=user.id, permissions=self.permissions)
 
 
 def init_app(app: Flask) -> None:
     """Check every request for an admin page, even with a method that the page does not allow."""
     app.before_request(_check)
-    app.register_error_handler(roles.NotAllowed, _not_allowed)
+    app.register_error_handler(NotAllowed, _not_allowed)
 
 
-def _not_allowed(error: roles.NotAllowed) -> Response:
+def _not_allowed(error: NotAllowed) -> Response:
     db.session.rollback()
     return errors.page(
         gettext(error.reason),
@@ -95,10 +104,14 @@ def _check() -> Response | None:
 
 
 def _admitted(route: Route, current: CurrentSession | None) -> Staff | None:
-    role = roles.role_of(current.user.groups) if current else None
-    if current is None or role is None or not (role == roles.ADMIN or route.helpdesk):
+    if current is None:
         return None
-    return Staff(current, role == roles.ADMIN)
+    held = roles.permissions_of(current.user.groups)
+    # Only for those who are admitted anyway, and on the pages that owners have.
+    is_asked = Permission.GROUPS not in held and (held or Permission.OWN_GROUPS in route.needs)
+    if is_asked and named_groups.owns_any(current.user.id):
+        held |= ROLES[OWNER]
+    return Staff(current, held) if routing.may_open(route.name, held) else None
 
 
 def _sign_in_first(route: Route) -> Response:

@@ -18,6 +18,8 @@ from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.access import Staff
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ConfirmForm, EditForm
+from sso.flow import permissions
+from sso.flow.permissions import Needs
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.services import changes
@@ -36,10 +38,11 @@ class Action(Generic[T]):
     """The action of a button.
 
     `question`: a text, which may use the variables of the resource, or a function. `done`: the
-    message on the next page. `run`: the service call. `applies`: False if the action does not apply
-    now. `ends`: the access that it ends. `version`: the state that the page shows, as text; `run`
-    receives the version on which the decision was based. `sends_mail`: `run` returns False if no
-    email is sent. `is_removal`: the next page is the list.
+    message on the next page. `run`: the service call. `needs`: the permissions of which one is
+    needed, besides that for the page. `applies`: False if the action does not apply now. `ends`:
+    the access that it ends. `version`: the state that the page shows, as text; `run` receives the
+    version on which the decision was based. `sends_mail`: `run` returns False if no email is sent.
+    `is_removal`: the next page is the list.
     """
 
     label: str
@@ -51,10 +54,14 @@ class Action(Generic[T]):
     warnings: Callable[[T], Iterable[str]] = lambda _: ()
     version: Callable[[T], str] | None = None
     is_danger: bool = False
-    is_for_helpdesk: bool = False
+    needs: Needs = permissions.NONE
     is_removal: bool = False
     sends_mail: bool = False
     after_commit: Callable[[], object] = lambda: None
+
+    def is_for(self, staff: Staff) -> bool:
+        """Return whether the visitor may carry it out, at least on some objects."""
+        return not self.needs or not staff.permissions.isdisjoint(self.needs)
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,7 @@ class Resource(Generic[T]):
         return {
             name: action
             for name, action in self.actions.items()
-            if self.may_act(staff, item)
-            and (staff.is_admin or action.is_for_helpdesk)
-            and action.applies(item)
+            if self.may_act(staff, item) and action.is_for(staff) and action.applies(item)
         }
 
     def buttons(self, item: T, endpoint: str) -> list["Button"]:

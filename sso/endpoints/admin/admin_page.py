@@ -1,7 +1,7 @@
 """Shared by admin pages: rendering, refused forms, and the objects in URLs."""
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -16,16 +16,16 @@ from werkzeug.wrappers import Response
 
 from sso.endpoints import browser_session, page
 from sso.endpoints.admin import access, caching
-from sso.errors import OperatorError
+from sso.errors import NotAllowed, OperatorError
 from sso.extensions import db
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.models import Client, User
 from sso.services import agent_identity, changes
 from sso.services.changes import Changed, Differences
-from sso.services.roles import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import PAGE, BadCursor, Order, Slice
-from sso.web import forms, headers
+from sso.web import forms, headers, routing
 from sso.web.forms import PageForm
 
 T = TypeVar("T")
@@ -47,13 +47,12 @@ class Section:
 
     title: str
     endpoint: str
-    is_for_helpdesk: bool = False
     area: str = _APPLICATIONS
 
 
 SECTIONS = (
-    Section(N_("Overview"), "overview", is_for_helpdesk=True, area=""),
-    Section(N_("People"), "people", is_for_helpdesk=True, area=_PEOPLE),
+    Section(N_("Overview"), "overview", area=""),
+    Section(N_("People"), "people", area=_PEOPLE),
     Section(N_("Groups"), "groups", area=_PEOPLE),
     Section(N_("Attributes"), "attributes", area=_PEOPLE),
     Section(N_("Sessions"), "sessions", area=_PEOPLE),
@@ -71,9 +70,9 @@ SECTIONS = (
 )
 
 
-def navigation(*, is_admin: bool) -> list[tuple[str, list[Section]]]:
-    """Return the sections that a member of staff may open, below the heading of their area."""
-    sections = [entry for entry in SECTIONS if is_admin or entry.is_for_helpdesk]
+def navigation(permissions: Collection[Permission]) -> list[tuple[str, list[Section]]]:
+    """Return the sections that these permissions open, below the heading of their area."""
+    sections = [entry for entry in SECTIONS if routing.may_open(entry.endpoint, permissions)]
     return [(area, list(entries)) for area, entries in groupby(sections, attrgetter("area"))]
 
 
@@ -93,7 +92,7 @@ def render(
         staff=staff,
         section=section,
         here=next(entry for entry in SECTIONS if entry.endpoint == section),
-        areas=navigation(is_admin=staff.is_admin),
+        areas=navigation(staff.permissions),
         done=done.get(request.args.get("done", "")),
         is_unsent=forms.is_shown_again(),
         title_of=agent_identity.title_of,

@@ -13,22 +13,28 @@ from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page, caching, exports
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import EXACT, MOST_COUNTED, Refusal, Total
-from sso.endpoints.admin.forms import GroupForm, MembersForm
+from sso.endpoints.admin.forms import GroupForm, InviteForm, MembersForm
 from sso.flow.decision import ENDS
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Group, User
-from sso.services import group_editing
+from sso.services import group_editing, group_owners
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, clients, named_groups, users
+from sso.web.forms import PageForm
 
 _WHILE = timedelta(minutes=10)
 _MOST_NAMED = 10  # email addresses that nobody has
 
 
 def _group() -> Group:
-    return named_groups.find(admin_page.uuid()) or abort(404)
+    """Return the group in the URL; end the view with 404 unless the visitor manages it."""
+    group = named_groups.find(admin_page.uuid())
+    if group is None or not group_owners.may_manage(access.staff().actor, group):
+        abort(404)
+    return group
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,19 @@ class Membership:
 
     group: Group
     user: User
+
+
+def _membership() -> Membership:
+    """Return the membership in the URL. Nobody else's name is shown to the owner of a group."""
+    group, user = _group(), admin_page.person("user")
+    if group.name not in user.groups:
+        abort(404)
+    return Membership(group, user)
+
+
+def _ownership() -> Membership:
+    group, user = _group(), admin_page.person("user")
+    return Membership(group, user) if named_groups.owns(group.id, user.id) else abort(404)
 
 
 def _delete(actor: Actor, group: Group, version: str) -> None:
@@ -48,20 +67,39 @@ MEMBERSHIP = Resource(
     section="groups",
     page="group",
     query=lambda membership: {"id": str(membership.group.id)},
-    find=lambda: Membership(_group(), admin_page.person("user")),
+    find=_membership,
     title=lambda membership: membership.group.name,
     actions={
         "remove": Action(
             label=N_("Remove from the group"),
             question=lambda membership: f"{membership.user.name} ({membership.user.email})",
             done=N_("The person is no longer in the group."),
-            run=lambda actor, membership: group_editing.change(
-                actor, membership.group.id, removed=[membership.user.id]
+            run=lambda actor, membership: group_owners.remove_member(
+                actor, membership.group.id, membership.user.id
             ),
             ends=ENDS["group lost"],
             is_danger=True,
         )
     },
+)
+OWNERSHIP = Resource(
+    section="groups",
+    page="group_owners",
+    query=lambda ownership: {"id": str(ownership.group.id)},
+    find=_ownership,
+    title=lambda ownership: ownership.group.name,
+    actions={
+        "remove": Action(
+            label=N_("Remove the owner"),
+            question=lambda ownership: f"{ownership.user.name} ({ownership.user.email})",
+            done=N_("The person no longer owns the group."),
+            run=lambda actor, ownership: group_owners.change(
+                actor, ownership.group.id, removed=[ownership.user.id]
+            ),
+            is_danger=True,
+        )
+    },
+    results={"added": N_("They own the group now.")},
 )
 GROUP = Resource(
     section="groups",
@@ -87,6 +125,10 @@ GROUP = Resource(
     results={
         "created": N_("The group was created."),
         "added": N_("They are in the group now."),
+        "admitted": N_(
+            "The person is in the group now. Someone without an account gets an invitation by "
+            "email."
+        ),
         "edited": N_("The changes were saved."),
         **MEMBERSHIP.done_texts,
     },
@@ -94,19 +136,22 @@ GROUP = Resource(
 
 
 def groups() -> Response:
-    """List all groups by name; a POST creates one."""
-    form = GroupForm()
+    """List all groups by name, or those that the visitor owns; a POST creates one."""
+    staff, form = access.staff(), GroupForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
-            group = group_editing.create(access.staff().actor, form.name.data or "")
+            group = group_editing.create(staff.actor, form.name.data or "")
             return GROUP.done("created", group)
     order, text = named_groups.BY_NAME, admin_page.searched()
-    listed = order.page(named_groups.containing(text), admin_page.cursor(order))
+    statement = named_groups.containing(text)
+    if not staff.may(Permission.GROUPS):
+        statement = group_owners.managed_by(staff.user.id, statement)
+    listed = order.page(statement, admin_page.cursor(order))
     return GROUP.render(
         "admin/groups.html",
         groups=listed.rows,
         pages=admin_page.neighbours(listed),
-        total=admin_page.total(order, named_groups.containing(text)),
+        total=admin_page.total(order, statement),
         export_url=admin_page.url("groups_export", **({"q": text} if text else {})),
         members={group.id: _members(group) for group in listed.rows},
         text=text,
@@ -144,6 +189,40 @@ def _members(group: Group) -> Total:
 
 def group() -> Response:
     """Show a group, its members and its applications; a POST adds members."""
+    return _of_administrator() if access.staff().may(Permission.GROUPS) else _of_owner()
+
+
+def _of_owner() -> Response:
+    """Show only the members of a group; a POST adds a person, or invites one."""
+    group, form = _group(), InviteForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            email, name = form.email.data or "", form.name.data or ""
+            group_owners.add_member(access.staff().actor, group.id, email=email, name=name)
+            return GROUP.done("admitted", group)
+    if refusal.is_refused:
+        group = _group()
+    return _render_group("admin/group_owned.html", group, form, refusal)
+
+
+def _render_group(
+    template: str, group: Group, form: PageForm, refusal: Refusal, **more: Any
+) -> Response:
+    order, in_group = users.in_group(group.name)
+    members = order.page(in_group, admin_page.cursor(order))
+    return GROUP.render(
+        template,
+        group=group,
+        members=members.rows,
+        pages=admin_page.neighbours(members),
+        total=admin_page.total(order, in_group),
+        form=form,
+        errors=refusal.errors,
+        **more,
+    )
+
+
+def _of_administrator() -> Response:
     group, form = _group(), MembersForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
@@ -153,20 +232,40 @@ def group() -> Response:
     if refusal.is_refused:
         group = _group()
         _people_again(form.addresses, refusal)
-    order, in_group = users.in_group(group.name)
-    members = order.page(in_group, admin_page.cursor(order))
-    return GROUP.render(
+    return _render_group(
         "admin/group.html",
-        group=group,
-        members=members.rows,
-        pages=admin_page.neighbours(members),
-        total=admin_page.total(order, in_group),
+        group,
+        form,
+        refusal,
+        owners=named_groups.owners(group.id),
         clients=[client for client in clients.every() if group.name in client.groups],
         apis=apis.requiring(group.name),
-        form=form,
-        errors=refusal.errors,
         buttons=GROUP.buttons(group, "group_delete"),
     )
+
+
+def owners() -> Response:
+    """Show the owners of a group; a POST adds some."""
+    group, form = _group(), MembersForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            added = _people(form.addresses)
+            group_owners.change(access.staff().actor, group.id, added=added)
+            return OWNERSHIP.done("added", Membership(group, access.staff().user))
+    if refusal.is_refused:
+        group = _group()
+    return OWNERSHIP.render(
+        "admin/group_owners.html",
+        group=group,
+        owners=named_groups.owners(group.id),
+        form=form,
+        errors=refusal.errors,
+    )
+
+
+def remove_owner() -> Response:
+    """Ask, then remove an owner of a group."""
+    return OWNERSHIP.act("remove")
 
 
 def _people(addresses: Sequence[str]) -> list[UUID]:

@@ -25,13 +25,14 @@ from sso.endpoints.admin import access, admin_page, audit_trail, caching
 from sso.endpoints.admin.admin_page import MOST_COUNTED, Total
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
+from sso.flow.permissions import STAFF
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
 from sso.services import agent_identity
-from sso.store import keys, outbox, provisioning, totals, webhooks
+from sso.store import keys, outbox, totals, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
@@ -100,7 +101,6 @@ _NOW = {
     "keys": components.signing_key_life,
     "worker": components.worker,
     "webhooks": components.webhooks,
-    "provisioning": components.provisioning,
 }
 _MOST_APPS = 2000  # authenticator apps; `doctor` checks all
 _EACH_MINUTE: Mapping[str, Callable[[], Findings]] = {
@@ -148,7 +148,6 @@ LABELS = {
     "metadata": N_("Server metadata (RFC 8414)"),
     "pooler": N_("Connection pooler"),
     others.PROVIDERS: N_("Sign-in providers"),
-    "provisioning": N_("People in applications (SCIM)"),
     "proxy headers": N_("Proxy headers"),
     "redis": N_("Redis"),
     "schema": N_("Database schema"),
@@ -182,13 +181,12 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
     N_("Emails"): outbox.MAILS,
     N_("Logout tokens"): outbox.LOGOUTS,
     N_("Webhooks"): webhooks.outbox,
-    N_("People in applications (SCIM)"): provisioning.outbox,
 }
 
 
 def overview() -> Response:
-    """Show the overview of administration. The helpdesk has its own."""
-    if not access.staff().is_admin:
+    """Show the overview of administration. Those without all permissions have a short one."""
+    if not access.staff().permissions.issuperset(STAFF):
         return admin_page.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
     findings += caching.cached("hourly", _HOUR, partial(_run, _EACH_HOUR))
@@ -306,7 +304,8 @@ _CHANGES = (
     Event.CLIENT_CREATED, Event.CLIENT_CHANGED, Event.CLIENT_DELETED, Event.CLIENT_DISABLED,
     Event.CLIENT_ENABLED, Event.CLIENT_SECRET_ROTATED, Event.CLIENT_OLD_SECRET_ENDED,
     Event.API_CREATED, Event.API_CHANGED, Event.API_DELETED,
-    Event.GROUP_CREATED, Event.GROUP_CHANGED, Event.GROUP_DELETED,
+    Event.GROUP_CREATED, Event.GROUP_CHANGED, Event.GROUP_DELETED, Event.GROUP_OWNER_ADDED,
+    Event.GROUP_OWNER_REMOVED,
     Event.USER_CREATED, Event.USER_INVITED, Event.USER_CHANGED, Event.USER_DISABLED,
     Event.USER_ENABLED, Event.USER_DELETED, Event.FACTORS_RESET, Event.KEY_ROTATED,
     Event.API_TOKEN_CREATED, Event.API_TOKEN_REVOKED,
@@ -317,7 +316,6 @@ _REMEDIES = {
     "keys": "keys",
     "mail": "emails",
     "webhooks": "webhooks",
-    "provisioning": "applications",
     "secret key": "keys",
     "imported passwords": "people",
     others.PROVIDERS: "providers",

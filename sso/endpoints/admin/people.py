@@ -22,9 +22,10 @@ from sso.endpoints.admin.forms import (
 )
 from sso.endpoints.admin.several import Several
 from sso.endpoints.attribute_form import displayed
-from sso.flow import profile_claims
+from sso.flow import permissions, profile_claims
 from sso.flow.attributes import Party
 from sso.flow.decision import ENDS, NOTIFIED
+from sso.flow.permissions import Permission
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Identity, User
@@ -32,7 +33,7 @@ from sso.services import accounts, attributes, authentication, credentials, role
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Differences, ListEdit
-from sso.store import factors, grants, identities, keys, outbox, sessions
+from sso.store import factors, grants, identities, keys, named_groups, outbox, sessions
 
 
 def _api_tokens(user: User) -> list[str]:
@@ -51,7 +52,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The invitation will be sent."),
         run=credentials.invite_again,
         applies=lambda user: user.password_hash is None and not user.is_disabled,
-        is_for_helpdesk=True,
+        needs=permissions.CHANGE_PEOPLE,
         sends_mail=True,
     ),
     "verify": Action(
@@ -60,7 +61,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The email will be sent."),
         run=credentials.request_verification,
         applies=lambda user: not user.email_verified and not user.is_disabled,
-        is_for_helpdesk=True,
+        needs=permissions.CHANGE_PEOPLE,
         sends_mail=True,
     ),
     "password": Action(
@@ -69,7 +70,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The email will be sent."),
         run=credentials.mail_password_reset,
         applies=lambda user: user.password_hash is not None and not user.is_disabled,
-        is_for_helpdesk=True,
+        needs=permissions.CHANGE_PEOPLE,
         sends_mail=True,
     ),
     "factors": Action(
@@ -82,7 +83,7 @@ ACTIONS: dict[str, Action[User]] = {
         run=credentials.reset_factors,
         ends=ENDS["second factors reset by an operator"],
         is_danger=True,
-        is_for_helpdesk=True,
+        needs=permissions.CHANGE_PEOPLE,
     ),
     "sign-out": Action(
         label=N_("End all sessions"),
@@ -91,7 +92,7 @@ ACTIONS: dict[str, Action[User]] = {
         run=authentication.sign_out,
         ends=ENDS["sign-out by an operator"],
         is_danger=True,
-        is_for_helpdesk=True,
+        needs=permissions.CHANGE_PEOPLE,
     ),
     "disable": Action(
         label=N_("Disable the account"),
@@ -102,6 +103,7 @@ ACTIONS: dict[str, Action[User]] = {
         ends=ENDS["user disabled"],
         warnings=_api_tokens,
         is_danger=True,
+        needs=permissions.WRITE_PEOPLE,
     ),
     "enable": Action(
         label=N_("Enable the account"),
@@ -112,6 +114,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The account was enabled."),
         run=accounts.enable,
         applies=lambda user: user.is_disabled,
+        needs=permissions.WRITE_PEOPLE,
     ),
     "delete": Action(
         label=N_("Delete the account"),
@@ -124,6 +127,7 @@ ACTIONS: dict[str, Action[User]] = {
         warnings=_api_tokens,
         is_danger=True,
         is_removal=True,
+        needs=permissions.WRITE_PEOPLE,
     ),
 }
 
@@ -198,7 +202,7 @@ PERSON = Resource(
     name="person",
     title=lambda user: user.name,
     variables=lambda user: {"name": _name(user)},
-    may_act=lambda staff, user: staff.is_admin or roles.role_of(user.groups) is None,
+    may_act=lambda staff, user: roles.may_help(staff.actor, user),
     actions=ACTIONS,
     results={
         "invited": N_("The account was created, and the invitation will be sent."),
@@ -257,7 +261,7 @@ SESSION = Resource[BrowserSession](
             ),
             ends=ENDS["sign-out by an operator"],
             is_danger=True,
-            is_for_helpdesk=True,
+            needs=permissions.CHANGE_PEOPLE,
         )
     },
 )
@@ -292,12 +296,13 @@ def person() -> Response:
     if response := _SESSIONS.act(form, {"id": str(user.id)}):
         return response
     by_name = attributes.definitions()
-    party = Party.ADMINISTRATOR if staff.is_admin else Party.HELPDESK
+    party = attributes.party_of(staff.actor) or Party.ADMINISTRATOR
     user_factors = factors.of_user(user.id)
     return PERSON.render(
         "admin/person.html",
         person=user,
         role=roles.role_of(user.groups),
+        owned=named_groups.names_owned_by(user.id) if staff.may(Permission.GROUPS) else (),
         states=state_of(user),
         has_imported_password=passwords.is_foreign(user.password_hash),
         claims=[(profile_claims.title_of(name), value) for name, value in user.claims.items()],
@@ -339,7 +344,7 @@ def invite() -> Response:
                 staff.actor,
                 email=form.email.data or "",
                 name=form.name.data or "",
-                groups=lines(form.groups.data) if staff.is_admin else [],
+                groups=lines(form.groups.data) if staff.may(Permission.WRITE_PEOPLE) else [],
             )
             return PERSON.done("invited" if is_sent else "not-invited", user)
     return admin_page.form_page("admin/invite.html", "people", form, refusal)

@@ -17,6 +17,7 @@ from sso.endpoints.admin.admin_page import Refusal, Total
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.people import ACTIONS, PERSON, state_of
 from sso.flow.decision import ENDS
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import User
@@ -120,6 +121,7 @@ def people() -> Response:
     if task := tasks().get(form.do.data or ""):
         return _act_on_several(form, task)
     filters = Filters.of_request()
+    may_add = access.staff().may(Permission.WRITE_PEOPLE)
     if user := _by_id(filters.text):
         return redirect(admin_page.url("person", id=str(user.id)), 303)
     lists = [
@@ -144,7 +146,7 @@ def people() -> Response:
         sorts=SORTS,
         columns=COLUMNS,
         state_of=state_of,
-        suggested=named_groups.first(MOST_SUGGESTED) if access.staff().is_admin else (),
+        suggested=named_groups.first(MOST_SUGGESTED) if may_add else (),
         form=form,
         tasks=tasks(),
         export_url=admin_page.url("people_export", kind="csv", **_query()),
@@ -189,13 +191,9 @@ _ONE_BY_ONE = ("disable", "enable", "sign-out", "invite")
 def tasks() -> dict[str, str]:
     """Return the titles of what may be done with several people at once."""
     staff = access.staff()
-    titles = {
-        name: ACTIONS[name].label
-        for name in _ONE_BY_ONE
-        if staff.is_admin or ACTIONS[name].is_for_helpdesk
-    }
+    titles = {name: ACTIONS[name].label for name in _ONE_BY_ONE if ACTIONS[name].is_for(staff)}
     groups = {ADD: N_("Add to a group"), REMOVE: N_("Remove from a group")}
-    return titles | groups if staff.is_admin else titles
+    return titles | groups if staff.may(Permission.WRITE_PEOPLE) else titles
 
 
 def _act_on_several(form: SelectionForm, title: str) -> Response:

@@ -15,10 +15,11 @@ from flask import Flask
 
 from sso import audit, clock
 from sso.audit import Actor
+from sso.errors import NotAllowed
 from sso.extensions import db
+from sso.flow.permissions import ROLES
 from sso.models import Mail, Refusal, User, WebhookDelivery
 from sso.services import api_tokens, authentication, webhooks
-from sso.services.roles import NotAllowed
 from sso.store import keys, sessions, users
 from sso.store import webhooks as stored_webhooks
 from sso.store.lists import PAGE
@@ -310,7 +311,9 @@ def test_the_helpdesk_ends_no_session_of_an_administrator(app: Flask, clock: Clo
         user = users.find(ada.id)
         assert user
         with pytest.raises(NotAllowed):
-            authentication.end_some(Actor("hal", is_helpdesk=True), user, [UUID(session)])
+            authentication.end_some(
+                Actor("hal", permissions=ROLES["helpdesk"]), user, [UUID(session)]
+            )
 
 
 @pytest.mark.parametrize("path", ["emails", "api-tokens", "refusals", "webhook"])

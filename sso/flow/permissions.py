@@ -1,0 +1,141 @@
+"""Permissions of administration: what there is, which roles have them, and what needs them.
+
+Pages say what they need in the table of routes (`endpoints.routes`), services here in `SERVICES`.
+Operators at the command line and programs with an API token need none: see `audit.Actor`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from sso.i18n import N_
+
+
+class Permission(StrEnum):
+    """A right of people who are signed in, beyond that over their own account."""
+
+    READ_PEOPLE = "people-read"
+    SUPPORT_PEOPLE = "people-support"
+    WRITE_PEOPLE = "people-write"
+    GROUPS = "groups"
+    OWN_GROUPS = "own-groups"
+    ATTRIBUTES = "attributes"
+    APPLICATIONS = "applications"
+    AUDIT = "audit"
+    WEBHOOKS = "webhooks"
+    MAIL = "mail"
+    KEYS = "keys"
+    API_TOKENS = "api-tokens"
+    SERVER = "server"
+
+
+# What each one allows, for the documentation.
+MEANINGS: Mapping[Permission, str] = {
+    Permission.READ_PEOPLE: "see people: profile, second factors, sessions, applications, activity",
+    Permission.SUPPORT_PEOPLE: "invite people, mail them links, end their sessions, reset their "
+    "second factors, change the attributes that the helpdesk may change",
+    Permission.WRITE_PEOPLE: "create, import, export, change, disable and delete people, also "
+    "their groups and connected accounts",
+    Permission.GROUPS: "create, rename, export and delete groups, and change their members "
+    "and owners",
+    Permission.OWN_GROUPS: "see, invite, add and remove the members of groups that one owns",
+    Permission.ATTRIBUTES: "define attributes of people",
+    Permission.APPLICATIONS: "register, change and delete applications, APIs and MCP servers; see "
+    "refused requests",
+    Permission.AUDIT: "read, verify and export the audit trail",
+    Permission.WEBHOOKS: "register, change, test and delete webhooks",
+    Permission.MAIL: "see emails that wait, send them again, delete them",
+    Permission.KEYS: "see, rotate and retire signing keys",
+    Permission.API_TOKENS: "create and revoke API tokens",
+    Permission.SERVER: "see and run the checks, see settings and sign-in providers",
+}
+
+ADMIN, HELPDESK, OWNER = "admin", "helpdesk", "owner"
+ROLES: Mapping[str, frozenset[Permission]] = {
+    ADMIN: frozenset(Permission),
+    HELPDESK: frozenset({Permission.READ_PEOPLE, Permission.SUPPORT_PEOPLE}),
+    OWNER: frozenset({Permission.OWN_GROUPS}),  # of a group
+}
+
+Needs = tuple[Permission, ...]  # any of these
+
+STAFF = tuple(permission for permission in Permission if permission != Permission.OWN_GROUPS)
+READ_PEOPLE: Needs = (Permission.READ_PEOPLE,)
+SUPPORT_PEOPLE: Needs = (Permission.SUPPORT_PEOPLE,)
+WRITE_PEOPLE: Needs = (Permission.WRITE_PEOPLE,)
+CHANGE_PEOPLE: Needs = (Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE)
+GROUPS: Needs = (Permission.GROUPS,)
+MEMBERS: Needs = (Permission.GROUPS, Permission.OWN_GROUPS)
+ATTRIBUTES: Needs = (Permission.ATTRIBUTES,)
+APPLICATIONS: Needs = (Permission.APPLICATIONS,)
+AUDIT: Needs = (Permission.AUDIT,)
+WEBHOOKS: Needs = (Permission.WEBHOOKS,)
+MAIL: Needs = (Permission.MAIL,)
+KEYS: Needs = (Permission.KEYS,)
+API_TOKENS: Needs = (Permission.API_TOKENS,)
+SERVER: Needs = (Permission.SERVER,)
+# For everybody's own account, by jobs, or as a part of other services that have asked.
+NONE: Needs = ()
+
+LIMITED = N_("Only administrators can do this.")
+
+# The services that change something: module and function.
+SERVICES: Mapping[str, Needs] = {
+    **dict.fromkeys(
+        ("accounts.create", "accounts.update", "accounts.disable", "accounts.enable",
+         "accounts.delete",
+         "credentials.set_password", "credentials.make_enrolment_link",
+         "declared_accounts.carry_out", "identities.remove_identity", "importing.add"),
+        WRITE_PEOPLE,
+    ),
+    **dict.fromkeys(
+        ("accounts.invite", "attributes.set_values", "authentication.end_some",
+         "authentication.sign_out", "credentials.invite_again", "credentials.mail_password_reset",
+         "credentials.request_verification", "credentials.reset_factors"),
+        CHANGE_PEOPLE,
+    ),
+    **dict.fromkeys(
+        ("group_editing.create", "group_editing.change", "group_editing.delete",
+         "group_owners.change"),
+        GROUPS,
+    ),
+    **dict.fromkeys(("group_owners.add_member", "group_owners.remove_member"), MEMBERS),
+    **dict.fromkeys(("attributes.define", "attributes.change", "attributes.delete"), ATTRIBUTES),
+    **dict.fromkeys(
+        ("agents.allow", "agents.block", "agents.remove", "apis.register", "apis.change",
+         "apis.rotate_secret", "apis.disable", "apis.enable", "apis.delete", "clients.register",
+         "clients.change", "clients.rotate_secret", "clients.end_old_secret", "clients.disable",
+         "clients.enable", "clients.delete"),
+        APPLICATIONS,
+    ),
+    **dict.fromkeys(
+        ("webhooks.create", "webhooks.change", "webhooks.disable", "webhooks.enable",
+         "webhooks.ping", "webhooks.retry", "webhooks.delete"),
+        WEBHOOKS,
+    ),
+    **dict.fromkeys(("mail_queue.resend", "mail_queue.resend_failed", "mail_queue.delete"), MAIL),
+    **dict.fromkeys(("signing_keys.rotate", "signing_keys.retire"), KEYS),
+    **dict.fromkeys(("api_tokens.create", "api_tokens.revoke"), API_TOKENS),
+    **dict.fromkeys(
+        ("accounts.announce_ends", "accounts.choose_language", "accounts.end_due",
+         "accounts.sign_up", "accounts.take_effect", "agents.admit",
+         "agents.register_itself", "api_tokens.end_of", "attributes.set_own",
+         "authentication.accept_identity", "authentication.accept_password",
+         "authentication.begin", "authentication.fail_second_factor", "authentication.step_up",
+         "authentication.verify_password", "credentials.change_email",
+         "credentials.change_password", "credentials.rename", "credentials.request_email_change",
+         "credentials.request_password_reset", "credentials.request_sign_up",
+         "credentials.reset_password", "credentials.verify_email", "devices.approve",
+         "devices.deny", "identities.confirm_directory_account", "identities.confirm_session",
+         "identities.disable_user", "identities.enable_user", "identities.end_sessions",
+         "identities.link", "identities.resolve", "identities.take_over_profile",
+         "identities.unlink", "revocation.deny_consent", "revocation.remember_consent",
+         "revocation.withdraw_agents", "revocation.withdraw_consent",
+         "second_factors.accept_emailed_code", "second_factors.add_passkey",
+         "second_factors.add_totp", "second_factors.allow_by_link",
+         "second_factors.allow_enrolment", "second_factors.record_recovery_code",
+         "second_factors.remove_passkey", "second_factors.remove_totp",
+         "second_factors.rename_passkey", "second_factors.renew_recovery_codes",
+         "second_factors.request_emailed_code"),
+        NONE,
+    ),
+}  # fmt: skip

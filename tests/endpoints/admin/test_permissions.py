@@ -1,0 +1,94 @@
+"""Each page of administration opens with one of the permissions that its route names."""
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from flask import Flask
+
+from sso.endpoints.routes import ROUTES
+from sso.flow.permissions import ROLES, STAFF, Permission
+from sso.web import routing
+from sso.web.routing import ADMIN
+from tests.conftest import Clock
+from tests.support.actors import BASE, ORIGIN
+from tests.support.administration import HELPDESK, StaffBrowser, sign_in_staff
+
+pytestmark = pytest.mark.slow
+
+PAGES = [route for route in ROUTES if route.blueprint == ADMIN]
+LINKS = re.compile(rf'(?:href|action)="({BASE}/admin[^"?]*)')
+PEOPLE = (Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE)
+HEADERS = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def admitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pages that let somebody in."""
+    names: list[str] = []
+    admit = routing.admit
+
+    def record(visitor: object) -> None:
+        route = routing.current()
+        assert route
+        names.append(route.name)
+        admit(visitor)
+
+    monkeypatch.setattr(routing, "admit", record)
+    return names
+
+
+def walk(browser: StaffBrowser) -> set[str]:
+    """Ask for every page with every method that it takes; return the pages that they link to."""
+    links: set[str] = set()
+    for route in PAGES:
+        for method in route.methods:
+            path = route.path.format(base=BASE)
+            headers = HEADERS if method == "POST" else {}
+            answer = browser.http.open(path, method=method, base_url=ORIGIN, headers=headers)
+            assert answer.status_code < 500, (method, path)
+            if answer.status_code == 200:
+                links.update(LINKS.findall(answer.text))
+    return links
+
+
+def pages_of(held: Iterable[Permission]) -> set[str]:
+    return {route.name for route in PAGES if set(held).intersection(route.needs)}
+
+
+def test_every_page_needs_a_permission() -> None:
+    assert all(route.needs for route in PAGES)
+    assert not [route for route in ROUTES if route.needs and route.blueprint != ADMIN]
+    assert [route.name for route in PAGES if route.needs == STAFF] == ["overview"]
+
+
+def test_administrators_open_every_page(app: Flask, clock: Clock, admitted: list[str]) -> None:
+    walk(sign_in_staff(app))
+    assert set(admitted) == {route.name for route in PAGES}
+
+
+def test_the_helpdesk_opens_its_pages(app: Flask, clock: Clock, admitted: list[str]) -> None:
+    walk(sign_in_staff(app, group=HELPDESK))
+    assert set(admitted) == pages_of(ROLES["helpdesk"])
+    assert set(admitted) == {"overview", "people", "person", "person_act", "invite",
+                             "person_attributes"}  # fmt: skip
+
+
+def test_each_permission_opens_its_pages(
+    app: Flask, clock: Clock, admitted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = sign_in_staff(app, group=HELPDESK)
+    for permission in Permission:
+        admitted.clear()
+        # Those who change people also see them.
+        held = {permission, Permission.READ_PEOPLE} if permission in PEOPLE else {permission}
+        monkeypatch.setitem(ROLES, "helpdesk", frozenset(held))
+        links = walk(browser)
+        assert set(admitted) == pages_of(held), permission
+        allowed = {route.path.format(base=BASE) for route in PAGES if route.name in admitted}
+        assert links - allowed == set(), permission
+
+
+def test_nobody_else_opens_any(app: Flask, clock: Clock, admitted: list[str]) -> None:
+    walk(sign_in_staff(app, group="staff"))
+    assert admitted == []
