@@ -1,15 +1,17 @@
 """The tables of the worker: mails, logout tokens, webhooks with their deliveries, heartbeats."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text
+from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
 from sso.models.clients import Client
+
+_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutboxEntry:
@@ -25,6 +27,14 @@ class OutboxEntry:
     )
     delivered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_fault: Mapped[str | None] = mapped_column(String(200))
+
+    @classmethod
+    def waits(cls) -> ColumnElement[bool]:
+        """Select entries that are still to be delivered.
+
+        This is a range, because SQLite reads the whole table for `IS NOT NULL`.
+        """
+        return cls.next_attempt_at > _BEFORE_ALL
 
 
 class Mail(OutboxEntry, Base):

@@ -124,7 +124,7 @@ class Outbox(Generic[Entry]):
         """Return how many entries are still to be delivered, and when the oldest was created."""
         count, oldest = db.session.execute(
             select(func.count(), func.min(self.model.created_at)).where(
-                self.model.next_attempt_at.is_not(None), *conditions
+                self.model.waits(), *conditions
             )
         ).one()
         return int(count), oldest

@@ -37,7 +37,7 @@ def sessions(most: int) -> int:
 
 def mails(most: int) -> int:
     """Count the emails that are still to be sent."""
-    return _counted(select(Mail.id).where(Mail.next_attempt_at.is_not(None)), most)
+    return _counted(select(Mail.id).where(Mail.waits()), most)
 
 
 def _counted(statement: Select[Any], most: int) -> int:

@@ -170,7 +170,7 @@ def waiting_counts() -> Mapping[UUID, int]:
     """Return the number of waiting deliveries by webhook."""
     rows: Any = db.session.execute(
         select(WebhookDelivery.webhook_id, func.count())
-        .where(WebhookDelivery.next_attempt_at.is_not(None))
+        .where(WebhookDelivery.waits())
         .group_by(WebhookDelivery.webhook_id)
     )
     return dict(rows.all())

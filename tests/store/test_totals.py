@@ -1,14 +1,20 @@
 """The numbers of the overview: of what lives, each owner once, and up to a limit."""
 
 from datetime import timedelta
+from typing import Any
 
 from flask import Flask
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, TotpSecret, User
 from sso.store import totals
+from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_user
+from tests.support.statements import watched
+
+OUTBOXES = {"mails", "logout_deliveries", "webhook_deliveries"}
 
 
 def test_only_what_lives_is_counted(app: Flask, user: User) -> None:
@@ -45,3 +51,27 @@ def test_up_to_a_limit(app: Flask, user: User) -> None:
     make_user(app, "finn@example.com")
     with app.app_context():
         assert [totals.people(most) for most in (1, 2, 3)] == [2, 3, 3]
+
+
+def test_sqlite_reads_no_outbox_whole(app: Flask) -> None:
+    ada = sign_in_staff(app)
+    statements: list[tuple[str, Any]] = []
+    with app.app_context():
+        engine = db.engine
+    with watched(engine, lambda statement, values: statements.append((statement, values))):
+        assert ada.open(ADMIN).status == 200
+        assert ada.open(f"{ADMIN}/webhooks").status == 200
+    with app.app_context():
+        if dialects.is_postgresql():
+            return  # its plans are in tests/store/test_plans.py
+        plans = {
+            statement: [row.detail for row in db.session.connection().exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", parameters
+            )]
+            for statement, parameters in statements
+            if statement.startswith("SELECT") and any(table in statement for table in OUTBOXES)
+        }  # fmt: skip
+    assert {table for table in OUTBOXES if f" {table}" in str([*plans])} == OUTBOXES
+    for statement, steps in plans.items():
+        scans = [step for step in steps if step.startswith("SCAN") and " USING " not in step]
+        assert not [scan for scan in scans if scan.split()[1] in OUTBOXES], (statement, steps)
