@@ -43,7 +43,7 @@ def one_provider(provider: Provider, account: str = "") -> Findings:
     """Check one provider or directory, and look up an account in a directory."""
     if isinstance(provider, LdapProvider):
         yield from _directory(provider)
-        if account:
+        if account.strip():
             yield from _looked_up(provider, account)
     elif isinstance(provider, WebProvider):
         yield from _web_provider(provider)
