@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from scripts import documentation, picture
+from scripts import documentation, picture, pictures
 from sso.audit.events import Event
 from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
@@ -40,7 +41,9 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
     for one in named:
         if not one.startswith("instance/"):
             assert list(ROOT.glob(one)) or list((ROOT / "sso").glob(one)), one
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    targets += re.findall(r'\b(?:src|srcset)="(?!https?:)([^"]+)"', text)
+    for target in targets:
         assert (document.parent / target).exists(), target
 
 
@@ -211,6 +214,19 @@ def test_without_zensical_the_script_says_what_to_run(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "\npython3 -m venv .venv && .venv/bin/pip install" in done.stderr
     assert done.stderr.endswith("'.[docs]'\n")
+
+
+def test_the_pictures_of_pages_are_small_and_used() -> None:
+    """Else run `python -m scripts.pictures`."""
+    made = set(picture.PICTURE.parent.glob("*.webp"))
+    assert made == {pictures.file_of(*each) for each in product(pictures.NAMES, pictures.SCHEMES)}
+    assert len(made) <= 12
+    texts = [document.read_text() for document in DOCUMENTS]
+    for file in made:
+        data = file.read_bytes()
+        assert (data[:4], data[8:12]) == (b"RIFF", b"WEBP"), file
+        assert len(data) <= pictures.MOST_BYTES, file
+        assert any(f"assets/{file.name}" in text for text in texts), file
 
 
 def test_the_picture_shows_the_figures() -> None:
