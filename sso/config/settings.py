@@ -37,6 +37,7 @@ from sso.config.tables import (
 )
 from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
+from sso.flow import permissions
 from sso.i18n import N_
 from sso.process.concurrency import MAX_BODY
 from sso.process.program import late_function
@@ -102,6 +103,13 @@ def checked_ip(text: str) -> str:
         return str(ip_address(text))
     except ValueError:
         raise ValueError("give an IP address such as 127.0.0.1") from None
+
+
+def checked_roles(text: str) -> str:
+    """Check groups with permissions, such as `auditors=audit people-read`."""
+    for group in permissions.custom_roles(text):
+        checked_group(group)
+    return text
 
 
 def checked_sign_up(text: str) -> str:
@@ -228,6 +236,12 @@ class Settings:
         "group whose members may help people in the browser: invitations, second factors, sessions",
         checked_group,
         "sso-helpdesk",
+    )
+    admin_roles: str | None = key(
+        "groups whose members have some permissions of the administration in the browser, each "
+        "with its permissions: auditors=audit people-read, wiki=applications",
+        checked_roles,
+        None,
     )
     client_documents: str = key(
         "which client metadata documents identify clients: off, listed (of domains that "

@@ -4,8 +4,9 @@ Pages say what they need in the table of routes (`endpoints.routes`), services h
 Operators at the command line and programs with an API token need none: see `audit.Actor`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 
 from sso.i18n import N_
 
@@ -55,6 +56,37 @@ ROLES: Mapping[str, frozenset[Permission]] = {
     HELPDESK: frozenset({Permission.READ_PEOPLE, Permission.SUPPORT_PEOPLE}),
     OWNER: frozenset({Permission.OWN_GROUPS}),  # of a group
 }
+
+# An API token may do everything that its scopes say, whatever its owner may do.
+_NOT_IN_CUSTOM_ROLES = frozenset({Permission.API_TOKENS, Permission.OWN_GROUPS})
+_IMPLY_READING = frozenset({Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE})
+
+
+@lru_cache(maxsize=8)
+def custom_roles(text: str) -> Mapping[str, frozenset[Permission]]:
+    """Read the operator's roles: the permissions that each group gives. Raises `ValueError`.
+
+    The text is like `auditors=audit people-read, support=people-support`.
+    """
+    roles: dict[str, frozenset[Permission]] = {}
+    for entry in text.split(","):
+        group, _, names = (part.strip() for part in entry.rpartition("="))
+        if not group or not names:
+            raise ValueError("give groups with permissions, such as: auditors=audit people-read")
+        if group in roles:
+            raise ValueError(f"the group {group} is there twice")
+        roles[group] = _permissions(names.split())
+    return roles
+
+
+def _permissions(names: Iterable[str]) -> frozenset[Permission]:
+    possible = [name for name in Permission if name not in _NOT_IN_CUSTOM_ROLES]
+    for name in names:
+        if name not in possible:
+            raise ValueError(f"there is no permission {name} to give; known: {', '.join(possible)}")
+    named = frozenset(map(Permission, names))
+    return named | {Permission.READ_PEOPLE} if named & _IMPLY_READING else named
+
 
 Needs = tuple[Permission, ...]  # any of these
 

@@ -102,6 +102,7 @@ def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -
     """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
     if groups := list(groups):
         roles.require(actor, Permission.WRITE_PEOPLE)
+        roles.require_may_change(actor, [groups])
     user = _new(None, email_verified=False)
     _add(user, None, email=email, name=name, groups=groups)
     is_sent = notifications.invited(user)

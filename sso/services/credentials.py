@@ -179,6 +179,7 @@ def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[Mai
 
     Raises `NotAllowed`, and `OperatorError` for a user who is disabled or has a factor.
     """
+    roles.require_may_help(actor, user)
     if user.is_disabled:
         raise OperatorError(f"{user.email} is disabled; see: {COMMAND} user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from shlex import quote
 
-from sso import context
 from sso.models import User
 from sso.process.program import COMMAND
+from sso.services import roles
 from sso.store import apis, clients, groups
 
 
@@ -30,7 +30,7 @@ def not_known(names: Iterable[str], user: User) -> list[str]:
     existing = groups.with_members(except_of=user.id)
     existing.update(*(client.named_groups for client in clients.every()))
     existing.update(*(api.named_groups for api in apis.every()))
-    existing.update((context.settings().admin_group, context.settings().helpdesk_group))
+    existing.update(roles.groups_with_permissions())
     return [
         f"No application requires the group {name}, and no other user is in it"
         f"{_similar(name, existing)}"

@@ -299,6 +299,7 @@ def remove_identity(actor: Actor, user: User, identity_id: UUID, *, warned: Iter
     identity = _find_identity(user, identity_id)
     if locked is None or identity is None:
         raise LookupError(identity_id)
+    roles.require_may_help(actor, locked)
     now = {"warnings": consequences(locked, identity)}
     differences.require_unchanged({"warnings": list(warned)}, now)
     _remove_identity(actor, locked, identity)

@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sso import audit, context
+from sso import audit
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
 from sso.flow.attributes import Party
 from sso.imports.person import SHOWN, Person
 from sso.models import User
-from sso.services import attributes, checks, ends
+from sso.services import attributes, checks, ends, roles
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
 
@@ -260,13 +260,13 @@ def _password_problem(outcome: Outcome, rules: Rules) -> str | None:
 
 
 def _take_groups(outcome: Outcome, rules: Rules) -> None:
-    person, settings = outcome.person, context.settings()
+    person, privileged = outcome.person, roles.groups_with_permissions()
     names = list(dict.fromkeys(person.groups))
     person.groups = []
     for name in names:
         if checks.group_errors([name], ()):
             outcome.left_out.append("a group whose name is not valid here")
-        elif name in (settings.admin_group, settings.helpdesk_group) and not rules.allow_admins:
+        elif name in privileged and not rules.allow_admins:
             outcome.left_out.append(PRIVILEGED)
             outcome.is_kept_from_staff = True
         elif len(person.groups) == MOST_GROUPS:

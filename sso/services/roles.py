@@ -1,6 +1,6 @@
 """Roles: administrators and the helpdesk, and the rules about them that all callers share."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from sso import audit, context
@@ -16,6 +16,10 @@ from sso.store import users
 ADMIN, HELPDESK = permissions.ADMIN, permissions.HELPDESK
 _OWN = N_("You cannot remove your own administrator rights. Ask another administrator.")
 _LAST = N_("This is the last administrator who can sign in.")
+_MORE = N_(
+    "You can change only people and groups with no more permissions in the administration than "
+    "you have."
+)
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
 _PRIVILEGED = N_(
     "Administrators and the helpdesk, their groups and who is in them are changed only by a token "
@@ -33,14 +37,20 @@ def role_of(groups: Collection[str]) -> str | None:
 
 def permissions_of(groups: Collection[str]) -> frozenset[Permission]:
     """Return the permissions that membership in these groups gives in the administration."""
-    role = role_of(groups)
-    return permissions.ROLES[role] if role else frozenset()
+    role, custom = role_of(groups), _custom_roles()
+    held = permissions.ROLES[role] if role else frozenset()
+    return held.union(*(custom[group] for group in groups if group in custom))
+
+
+def _custom_roles() -> Mapping[str, frozenset[Permission]]:
+    text = context.settings().admin_roles
+    return permissions.custom_roles(text) if text else {}
 
 
 def groups_with_permissions() -> set[str]:
     """Return the names of the groups that give permissions in the administration."""
     settings = context.settings()
-    return {settings.admin_group, settings.helpdesk_group}
+    return {settings.admin_group, settings.helpdesk_group, *_custom_roles()}
 
 
 def require(actor: Actor, permission: Permission) -> None:
@@ -50,23 +60,35 @@ def require(actor: Actor, permission: Permission) -> None:
 
 
 def may_help(actor: Actor, user: User) -> bool:
-    """Return whether the actor may act on this user: only administrators may on each other."""
-    return actor.may(Permission.WRITE_PEOPLE) or not permissions_of(user.groups)
+    """Return whether the actor may act on this user, who has no more permissions.
+
+    Those who only help, such as the helpdesk, act on nobody who has any.
+    """
+    held = permissions_of(user.groups)
+    if actor.permissions is None or not held:
+        return True
+    return actor.may(Permission.WRITE_PEOPLE) and held <= actor.permissions
 
 
 def require_may_help(actor: Actor, user: User) -> None:
-    """Raise `NotAllowed` if the helpdesk acts on an administrator or on the helpdesk."""
+    """Raise `NotAllowed` if the actor may not act on this user (see `may_help`)."""
     if not may_help(actor, user):
         raise NotAllowed(_STAFF)
 
 
 def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> None:
-    """Raise `NotAllowed` if an API token without the scope changes administrators or helpdesk.
+    """Raise `NotAllowed` if the actor gives or takes permissions that the actor lacks.
 
-    `memberships`: the groups of each user concerned, before and after the change.
+    API tokens without the scope give and take none. `memberships`: the groups of each user
+    concerned, before and after the change.
     """
-    if not actor.changes_staff and any(role_of(groups) for groups in memberships):
-        raise NotAllowed(_PRIVILEGED)
+    if actor.changes_staff and actor.permissions is None:
+        return
+    for held in map(permissions_of, memberships):
+        if held and not actor.changes_staff:
+            raise NotAllowed(_PRIVILEGED)
+        if actor.permissions is not None and not held <= actor.permissions:
+            raise NotAllowed(_MORE)
 
 
 def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:

@@ -309,7 +309,9 @@ def person() -> Response:
         attributes=[
             (title, displayed(value)) for title, value in attributes.readable(user, party, by_name)
         ],
-        may_edit_attributes=PERSON.may_act(staff, user) and attributes.writable(party, by_name),
+        may_edit_attributes=PERSON.may_act(staff, user)
+        and staff.may_open("person_attributes")
+        and attributes.writable(party, by_name),
         known=user_factors,
         identities=[
             (identity, context.upstreams().find(identity.provider))
@@ -327,7 +329,7 @@ def person() -> Response:
         ],
         buttons=PERSON.buttons(user, "person_act"),
         form=form,
-        may_end=PERSON.may_act(staff, user),
+        may_end=PERSON.may_act(staff, user) and SESSION.actions["end"].is_for(staff),
         tasks=_SESSIONS.labels,
     )
 
