@@ -24,6 +24,7 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
 from sso.flow import attributes as attribute_rules
+from sso.flow import moments
 from sso.flow.request import AuthorizationRequest
 from sso.imports.person import Person
 from sso.mfa import passkeys, policy, totp
@@ -287,6 +288,12 @@ def ends_after(world: World, time: timedelta) -> None:
     db.session.flush()
 
 
+def member_until(world: World, time: timedelta) -> None:
+    world.user.groups = ["staff"]
+    world.user.set_group_ends({"staff": moments.text_of(clock.now() + time)})
+    db.session.flush()
+
+
 CASES = [
     Case(agents.admit, lambda _, __: agents.admit(OLGA, AGENT, {}),
          "agent_admitted", "", with_documents),
@@ -338,6 +345,13 @@ CASES = [
          "account_ends", lambda w: ends_after(w, timedelta(days=1))),
     Case(accounts.end_due, lambda _, __: accounts.end_due(OLGA), "user_disabled", "",
          lambda w: ends_after(w, timedelta(days=-1))),
+    act(accounts.settle, "", "", user),
+    Case(accounts.settle, lambda w, _: accounts.settle(OLGA, w.user), "user_changed", "",
+         lambda w: member_until(w, timedelta(0))),
+    Case(accounts.end_memberships_due, lambda _, __: accounts.end_memberships_due(OLGA),
+         "", "memberships_end", lambda w: member_until(w, timedelta(days=1))),
+    Case(accounts.end_memberships_due, lambda _, __: accounts.end_memberships_due(OLGA),
+         "user_changed", "", lambda w: member_until(w, timedelta(0))),
     plain(ends.read, "", "2099-12-31"),
     act(accounts.choose_language, "language_changed", "", user, "de"),
     act(accounts.choose_language, "", "", user, None),
@@ -664,6 +678,8 @@ CASES = [
     plain(notifications.email_changed, "email_changed", user, "old@x.org"),
     plain(notifications.account_deleted, "account_deleted", user),
     plain(notifications.account_ends, "account_ends", user),
+    plain(notifications.memberships_end, "memberships_end", user, ["staff"],
+          lambda _: clock.now()),
     plain(notifications.password_changed, "password_changed", user),
     plain(notifications.new_browser, "new_browser", user, of("session")),
     plain(notifications.device_added, "device_added", user, "Books", "tv/1", "192.0.2.7"),

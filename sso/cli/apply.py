@@ -532,6 +532,7 @@ def _declared(entry: Entry) -> Declaration:
         claims=entry.get("claims"),
         attributes=entry.get("attributes"),
         ends_at=entry.get("ends_at"),
+        group_ends=entry.get("group_ends"),
         password=None if password is None else lambda: resolved(password),
         password_hash=(lambda: _hash(password_hash)) if password_hash else None,
     )

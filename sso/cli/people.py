@@ -94,6 +94,7 @@ def whole(user: User) -> dict[str, Any]:
     return {
         **brief(user),
         "groups": user.groups,
+        "group_ends": user.group_ends or {},
         "claims": user.claims,
         "attributes": user.attributes,
         "disabled": user.is_disabled,

@@ -54,6 +54,15 @@ _ends_at = click.option(
     metavar="TIME",
     help="When the account ends: 2027-01-31T18:00+01:00; without an offset, it is UTC.",
 )
+_group_ends = click.option(
+    "--group-end",
+    "group_ends",
+    multiple=True,
+    metavar="GROUP=TIME",
+    callback=lambda _ctx, _option, texts: _ends_of(texts),
+    help="When a membership ends, as --ends-at; without a time, its end is removed. May be "
+    "repeated.",
+)
 _claims = click.option(
     "--claim",
     "claims",
@@ -80,6 +89,7 @@ _attributes = click.option(
 @_groups
 @_claims
 @_attributes
+@_group_ends
 @_ends_at
 @json_option
 def create(as_json: bool, password_stdin: bool, admin: bool, **fields: Any) -> None:
@@ -122,6 +132,7 @@ def invite(as_json: bool, **fields: Any) -> None:
 @with_options(_GROUPS)
 @_claims
 @_attributes
+@_group_ends
 @_ends_at
 @click.option("--no-ends-at", is_flag=True, help="Remove the end of the account.")
 @json_option
@@ -189,6 +200,17 @@ def delete(identifier: str, yes: bool, as_json: bool) -> None:
     accounts.delete(audit.operator(), user)
     db.session.commit()
     done(user, as_json, "deleted", deleted=True)
+
+
+def _ends_of(texts: Iterable[str]) -> dict[str, str] | None:
+    """Parse GROUP=TIME; the name of a group may have the sign, too."""
+    ends = {}
+    for text in texts:
+        name, separator, time = text.rpartition("=")
+        if not separator:
+            raise click.UsageError(f"{text!r} is not GROUP=TIME.")
+        ends[name] = time
+    return ends or None
 
 
 def _parsed(texts: Iterable[str]) -> dict[str, Any]:

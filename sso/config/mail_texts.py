@@ -158,6 +158,17 @@ TEXTS = {
         ),
         None,
     ),
+    "memberships_end": Text(
+        N_("Your membership of a group ends soon"),
+        (
+            N_(
+                "On {time}, your membership of these groups at {service} ends: {groups}. The "
+                "access that they give ends, too."
+            ),
+            N_("If you need it for longer, ask your administrator."),
+        ),
+        None,
+    ),
     "password_changed": Text(
         N_("Your password was changed"),
         (N_("The password of your account at {service} was changed."), _NOT_YOU),

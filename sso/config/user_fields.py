@@ -26,6 +26,8 @@ _TABLE = (
           option=Option("set-attribute", metavar="NAME=VALUE")),
     Field("ends_at", Kind.TEXT, "When the account ends (ISO 8601, UTC); empty: never.", default="",
           option=Option("ends-at", metavar="TIME")),
+    Field("group_ends", Kind.TEXTS, "When memberships end, by group, as ends_at.", default={},
+          option=Option("group-end", metavar="GROUP=TIME")),
     Field("password_hash", Kind.TEXT, "The password hash of another system, for a new user.",
           stored=Stored.APART),
     Field("initial_password", Kind.TEXT, "A reference to the first password of a new user.",

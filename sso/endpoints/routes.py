@@ -298,6 +298,8 @@ ROUTES = (
     Route("{base}/admin/group", "group", groups.group, blueprint=ADMIN, needs=permissions.MEMBERS),
     Route("{base}/admin/group/rename", "group_rename", groups.rename, blueprint=ADMIN,
           needs=permissions.GROUPS),
+    Route("{base}/admin/group/member", "group_member", groups.member, blueprint=ADMIN,
+          needs=permissions.WRITE_PEOPLE),
     Route("{base}/admin/group/remove", "group_remove", groups.remove_member, blueprint=ADMIN,
           needs=permissions.MEMBERS),
     Route("{base}/admin/group/owners", "group_owners", groups.owners, blueprint=ADMIN,

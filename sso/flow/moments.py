@@ -1,6 +1,8 @@
 """Moments as operators write them: ISO 8601, in UTC unless the text names another offset."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+NOTICE = timedelta(days=7)  # people are told so long before an end
 
 
 def parsed(text: str) -> datetime:

@@ -149,6 +149,7 @@ SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(("api_tokens.create", "api_tokens.revoke"), API_TOKENS),
     **dict.fromkeys(
         ("accounts.announce_ends", "accounts.choose_language", "accounts.end_due",
+         "accounts.end_memberships_due", "accounts.settle",
          "accounts.sign_up", "accounts.take_effect", "agents.admit",
          "agents.register_itself", "api_tokens.end_of", "attributes.set_own",
          "authentication.accept_identity", "authentication.accept_password",

@@ -148,7 +148,7 @@ class Scratch:
 
 LONGEST_LINE, LONGEST_ROW = 100_000, 500_000  # characters
 _ATTRIBUTE = "attribute."  # before the name of an attribute
-_APART = ("claims", "attributes", "initial_password")
+_APART = ("claims", "attributes", "initial_password", "group_ends")
 _OWN = tuple(name for name in FIELDS if name not in _APART)
 _SWITCHES = tuple(name for name, claim in CLAIMS.items() if claim.format is Format.SWITCH)
 _KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), *_SWITCHES)

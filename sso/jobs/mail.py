@@ -132,6 +132,7 @@ def _render(
         "account": _line(mail.details.get("account", "")) or "-",
         "browser": languages.browser_name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
+        "groups": _line(mail.details.get("groups", "")),
         "client": _line(mail.details.get("client", "")),
         "program": _line(mail.details.get("program", "")) or "-",
         "time": times.moment(at, zone) if at else "",

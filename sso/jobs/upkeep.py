@@ -165,6 +165,8 @@ def end_due() -> int:
     db.session.commit()
     count += accounts.end_due(audit.SYSTEM)
     db.session.commit()
+    count += accounts.end_memberships_due(audit.SYSTEM)
+    db.session.commit()
     return count
 
 

@@ -12,6 +12,7 @@ from sso.models.users import User
 # As `outbox.is_unsent` has it: the databases compare the condition word by word.
 _UNSENT = text("delivered_at IS NULL AND (next_attempt_at IS NOT NULL OR last_fault IS NOT NULL)")
 _ENDS = text("ends_at IS NOT NULL AND disabled_at IS NULL")
+_DUE = text("groups_due_at IS NOT NULL")
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
 # Beginnings of emails and names are compared byte by byte (`dialects.begins`). The first index also
@@ -26,6 +27,7 @@ Index(
 # Few users meet these conditions.
 Index("ix_users_disabled", User.email, sqlite_where=_DISABLED, postgresql_where=_DISABLED)
 Index("ix_users_ends_at", User.ends_at, sqlite_where=_ENDS, postgresql_where=_ENDS)
+Index("ix_users_groups_due_at", User.groups_due_at, sqlite_where=_DUE, postgresql_where=_DUE)
 Index("ix_users_invited", User.email, sqlite_where=_INVITED, postgresql_where=_INVITED)
 Index(
     "ix_users_unverified",

@@ -3,15 +3,28 @@ the attributes that the operator has defined.
 """
 
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, false, text
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    String,
+    Text,
+    false,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
+from sso.flow import group_ends, moments
 
 _NOT_ENDED = text("ended_at IS NULL")
 
@@ -37,7 +50,13 @@ class User(Base):
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
     # memberships, which triggers maintain (SQLite, migration 0022).
-    groups: Mapped[list[str]] = mapped_column(JSON, default=list)
+    stored_groups: Mapped[list[str]] = mapped_column("groups", JSON, default=list)
+    # The ends of memberships by group (`sso.flow.group_ends`), and those that the person was told
+    # of; NULL if none has an end. From an end on, `groups` lacks the group, before the worker
+    # removes it. `groups_due_at` is when the worker has to look at them.
+    group_ends: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    group_ends_told: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    groups_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # Set by provisioning clients (RFC 7643 §4.1). Without a user name, it is the email address.
     user_name: Mapped[str | None] = mapped_column(String(320), unique=True, index=True)
     external_id: Mapped[str | None] = mapped_column(String(255), index=True)
@@ -61,6 +80,36 @@ class User(Base):
     def _fold_name(self, _: str, name: str) -> str:
         self.name_key = folded(name)
         return name
+
+    @hybrid_property
+    def groups(self) -> list[str]:
+        """The names of the groups that the user is in now."""
+        return group_ends.present(self.stored_groups or [], self.group_ends, clock.now())
+
+    @groups.inplace.setter
+    def _set_groups(self, names: list[str]) -> None:
+        """Replace the groups. The ends of memberships that remain stay."""
+        self.stored_groups = names
+        if ends := self.group_ends:
+            self.set_group_ends({name: end for name, end in ends.items() if name in names})
+
+    @groups.inplace.expression
+    @classmethod
+    def _groups_expression(cls) -> ColumnElement[list[str]]:
+        """The stored groups, whose memberships may have ended a moment ago."""
+        return cls.__table__.c.groups
+
+    def end_in(self, group: str) -> datetime | None:
+        """Return when the membership of a group ends; `None` if it does not."""
+        end = (self.group_ends or {}).get(group)
+        return moments.parsed(end) if end else None
+
+    def set_group_ends(self, ends: Mapping[str, str]) -> None:
+        """Replace the ends of memberships. What the person was told of is not told again."""
+        told = {name: end for name, end in (self.group_ends_told or {}).items()
+                if ends.get(name) == end}  # fmt: skip
+        self.group_ends, self.group_ends_told = dict(ends) or None, told or None
+        self.groups_due_at = group_ends.next_due(ends, told)
 
     @property
     def is_disabled(self) -> bool:

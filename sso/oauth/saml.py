@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from flask import Response, render_template
@@ -33,11 +33,12 @@ from sso.saml.documents import EMAIL, PERSISTENT, UNSPECIFIED, Element, Malforme
 from sso.saml.provider_metadata import base64_der, certificates, of_public_key
 from sso.saml.received import ONE_FACTOR_CONTEXTS, TWO_FACTOR_CONTEXTS, AuthnRequest
 from sso.saml.sent import NameId, SigningKey, Statement
-from sso.store import approvals, redemption
+from sso.store import approvals, redemption, users
 from sso.store import keys as stored_keys
 from sso.store import saml as stored
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import ResourceOwner
+from sso.store.users import UserProfile
 from sso.web import headers
 from sso.web.pending_request import MAX_AGE
 
@@ -374,11 +375,10 @@ def told(
     )
 
 
-def _user(connection: Connection, owner: ResourceOwner) -> Any:
+def _user(connection: Connection, owner: ResourceOwner) -> UserProfile:
     """Return the user's profile, as it was when the session was read: else `add` fails."""
-    columns = (User.id, User.name, User.email, User.email_verified, User.claims, User.attributes,
-               User.groups, User.updated_at)  # fmt: skip
-    return connection.execute(select(*columns).where(User.id == owner.user_id)).one()
+    statement = select(*users.USER_PROFILE).where(User.id == owner.user_id)
+    return users.profile_of(dict(connection.execute(statement).one()._mapping))
 
 
 _STATUS = {

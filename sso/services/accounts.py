@@ -9,15 +9,17 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock
+from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.extensions import db
+from sso.flow import group_ends as member_ends
 from sso.flow import moments
 from sso.flow.attributes import Party
 from sso.flow.permissions import Permission
+from sso.i18n.message import Message
 from sso.models import User
 from sso.models.users import has_ended
 from sso.services import api_tokens, checks, ends, importing, notifications, revocation, roles
@@ -45,6 +47,7 @@ def described(user: User | DeclaredFields) -> dict[str, Any]:
         "claims": user.claims,
         "attributes": user.attributes,
         "ends_at": moments.text_of(user.ends_at),
+        "group_ends": dict(user.group_ends or {}),
     }
 
 
@@ -62,6 +65,7 @@ def create(
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
     ends_at: str | None = None,
+    group_ends: Mapping[str, str] | None = None,
     user_id: UUID | None = None,
     is_invited: bool = False,
     provisioned: Mapping[str, Any] | None = None,
@@ -86,6 +90,7 @@ def create(
         claims=claims,
         attributes=attributes,
         ends_at=ends_at,
+        group_ends=group_ends,
         party=attribute_values.party_of(actor),
     )
     if is_invited:
@@ -132,25 +137,30 @@ def update(
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
     ends_at: str | None = None,
+    group_ends: Mapping[str, str] | None = None,
     provisioned: Mapping[str, Any] | None = None,
     seen: Mapping[str, Any] | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
-    A claim or an attribute of `None` is removed, and so is an end of "". `email_verified`: of
-    another address, too. `seen`: fields of `described` as seen before. Raises `LookupError`,
-    `Invalid`, `NotAllowed` and `Changed`.
+    A claim or an attribute of `None` is removed, and so is an end of "". `group_ends`: of
+    memberships, by group. `email_verified`: of another address, too. `seen`: fields of `described`
+    as seen before. Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     attribute_values.hold(attributes)
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
+    settle(actor, user)
     before = _whole(user)
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
     roles.require_may_change(actor, [user.groups, members or ()])
-    may_leave = disabled or (ends_at and ends_at.strip())
-    if may_leave or (members is not None and roles.role_of(members) != roles.ADMIN):
+    gets_end = (ends_at or "").strip() or (
+        (group_ends or {}).get(context.settings().admin_group, "").strip()
+    )
+    is_demoted = members is not None and roles.role_of(members) != roles.ADMIN
+    if disabled or gets_end or is_demoted:
         roles.keep_administrators(actor, [user])
     edit(
         user,
@@ -160,6 +170,7 @@ def update(
         claims=claims,
         attributes=attributes,
         ends_at=ends_at,
+        group_ends=group_ends,
         party=attribute_values.party_of(actor),
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
@@ -266,10 +277,49 @@ def take_effect(
 def announce_ends(actor: Actor) -> int:
     """Tell people whose accounts end soon, once; return their number, of a batch."""
     now, count = clock.now(), 0
-    for user in users.ending(now, now + ends.NOTICE):
+    for user in users.ending(now, now + moments.NOTICE):
         if users.note_announced(user):
             notifications.account_ends(user)
             count += 1
+    return count
+
+
+@audit.acting
+def settle(actor: Actor, user: User) -> bool:
+    """Remove a user, who is locked, from the groups whose membership has ended, and end the access
+    that they gave; return whether there are any.
+
+    Before a change: whom an operator adds again is a new member.
+    """
+    groups = list(user.groups)
+    if groups == user.stored_groups:
+        return False
+    changes = {"groups": differences.of_field("groups", list(user.stored_groups), groups)}
+    user.groups = groups
+    db.session.flush()
+    take_effect(actor, [(user, changes)])
+    return True
+
+
+@audit.acting
+def end_memberships_due(actor: Actor) -> int:
+    """Tell people of memberships that end soon, once, and remove those from groups whose membership
+    has ended; return the number of people, of a batch.
+    """
+    now, count = clock.now(), 0
+    for user_id in users.with_groups_due(now):
+        user = users.lock_any(user_id)
+        if user is None or user.groups_due_at is None or user.groups_due_at > now:
+            continue  # changed at this moment
+        settle(actor, user)
+        db.session.flush()
+        near = member_ends.near(user.group_ends or {}, user.group_ends_told or {}, now)
+        users.note_told(user, near)
+        for end in sorted(set(near.values())):
+            notifications.memberships_end(
+                user, sorted(name for name in near if near[name] == end), moments.parsed(end)
+            )
+        count += 1
     return count
 
 
@@ -358,6 +408,7 @@ def edit(
     attributes: Mapping[str, Any] | None = None,
     party: Party | None = None,
     ends_at: str | None = None,
+    group_ends: Mapping[str, str] | None = None,
     may_have_ended: bool = False,
     owner_of: OwnerOf = owner_of,
 ) -> None:
@@ -390,15 +441,39 @@ def edit(
             end = ends.read(ends_at, end, may_be_past=may_have_ended)
         except Invalid as error:
             errors += error.errors
+    ends_after, end_errors = _ends_after(user.group_ends or {}, members, group_ends or {})
+    errors += end_errors
     if errors:
         raise Invalid(errors)
     if end != user.ends_at:
         users.set_end(user, end)
     user.email, user.groups = address, members
+    if ends_after != (user.group_ends or {}):
+        user.set_group_ends(ends_after)
     user.name = user.name if name is None else name
     user.attributes = values
     merged = {**user.claims, **(claims or {})}
     user.claims = {key: value for key, value in merged.items() if value is not None}
+
+
+def _ends_after(
+    before: Mapping[str, str], groups: Collection[str], edits: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the ends of memberships of these groups after edits, and the errors of the edits."""
+    after = {name: end for name, end in before.items() if name in groups}
+    errors: list[str] = []
+    for name, text in edits.items():
+        if name not in groups and text.strip():
+            errors.append(Message("%(group)s is no group of this person", group=name[:200]))
+            continue
+        try:
+            end = moments.text_of(ends.read(text))
+        except Invalid as error:
+            errors += error.errors
+        else:
+            after = {key: value for key, value in after.items() if key != name}
+            after |= {name: end} if end else {}
+    return after, errors
 
 
 def _whole(user: User) -> dict[str, Any]:

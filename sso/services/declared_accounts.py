@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sso import audit, context
+from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
+from sso.flow import group_ends, moments
 from sso.models import User
 from sso.models.users import has_ended
 from sso.services import accounts, ends, notifications, roles
@@ -44,6 +45,7 @@ class Declaration:
     claims: Mapping[str, Any] | None = None
     attributes: Mapping[str, Any] | None = None
     ends_at: str | None = None
+    group_ends: Mapping[str, str] | None = None
     password: Callable[[], str] | None = None
     password_hash: Callable[[], str] | None = None
 
@@ -172,6 +174,13 @@ def plan(
 
 
 def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
+    try:
+        return _has_same_fields(row, declaration)
+    except Invalid:  # an end that is none
+        return False
+
+
+def _has_same_fields(row: DeclaredFields, declaration: Declaration) -> bool:
     claims, groups, attributes = declaration.claims, declaration.groups, declaration.attributes
     return (
         row.email == declaration.email.strip().lower()
@@ -179,11 +188,40 @@ def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
         and declaration.name in (None, row.name)
         and declaration.email_verified in (None, row.email_verified)
         and _declared_disabled(declaration, row.ends_at) in (None, row.is_disabled)
-        and (groups is None or list(dict.fromkeys(groups)) == row.groups)
+        and (groups is None or _declared_groups(declaration) == row.groups)
+        and _are_same_ends(declaration, row)
         and (claims is None or _without_none(claims) == row.claims)
         and (attributes is None or merged({}, attributes) == row.attributes)
         and _is_same_end(declaration.ends_at, row.ends_at)
     )
+
+
+def _declared_groups(declaration: Declaration) -> list[str]:
+    """Return the groups of a declaration without those whose declared membership has ended."""
+    groups = list(dict.fromkeys(declaration.groups or ()))
+    return group_ends.present(groups, _declared_ends(declaration), clock.now())
+
+
+def _declared_ends(declaration: Declaration) -> dict[str, str]:
+    """Return the declared ends of memberships, as they are stored. Raises `Invalid`."""
+    declared = declaration.group_ends or {}
+    read = {name: ends.read(text, may_be_past=True) for name, text in declared.items()}
+    return {name: moments.text_of(end) for name, end in read.items() if end}
+
+
+def _are_same_ends(declaration: Declaration, row: DeclaredFields) -> bool:
+    if declaration.group_ends is None:
+        return True
+    return _future_ends(declaration) == (row.group_ends or {})
+
+
+def _future_ends(declaration: Declaration) -> dict[str, str]:
+    now = clock.now()
+    return {
+        name: end
+        for name, end in _declared_ends(declaration).items()
+        if group_ends.present([name], {name: end}, now)
+    }
 
 
 def _is_same_end(text: str | None, end: datetime | None) -> bool:
@@ -217,7 +255,8 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
         planned.password,
         email=declaration.email,
         name=declaration.name or "",
-        groups=declaration.groups or (),
+        groups=_declared_groups(declaration),
+        group_ends=_future_ends(declaration),
         claims=declaration.claims,
         attributes=declaration.attributes,
         ends_at=declaration.ends_at,
@@ -238,11 +277,15 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
         claims = {**dict.fromkeys(row.claims), **claims}
     if attributes is not None:
         attributes = {**dict.fromkeys(row.attributes), **attributes}
+    member_ends = None
+    if declaration.group_ends is not None:  # those that the file lacks are removed
+        member_ends = {**dict.fromkeys(row.group_ends or {}, ""), **_future_ends(declaration)}
     accounts.edit(
         user,
         email=declaration.email,
         name=declaration.name,
-        groups=declaration.groups,
+        groups=None if declaration.groups is None else _declared_groups(declaration),
+        group_ends=member_ends,
         claims=claims,
         attributes=attributes,
         ends_at=declaration.ends_at,
@@ -255,8 +298,9 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
 
 
 def _may_administer(user: User | DeclaredFields) -> bool:
-    """Return whether a user is an administrator whose account has no end."""
+    """Return whether a user is an administrator whose account and membership have no end."""
     lasts = user.disabled_at is None and user.ends_at is None
+    lasts = lasts and context.settings().admin_group not in (user.group_ends or {})
     return lasts and roles.role_of(user.groups) == roles.ADMIN
 
 
@@ -317,6 +361,9 @@ def _has_to_verify(declaration: Declaration) -> bool:
     return not declaration.is_invited and not declaration.email_verified
 
 
+_ENDS = ("group_ends", "group_ends_told", "groups_due_at")
+
+
 def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"id": user.id}
     columns = {
@@ -324,6 +371,8 @@ def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
         "name": ("name", "name_key"),
         "disabled": ("disabled_at", "ends_at"),
         "ends_at": ("disabled_at", "ends_at", "end_announced_at"),
+        "groups": ("stored_groups", *_ENDS),
+        "group_ends": _ENDS,
     }
     for name in changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}

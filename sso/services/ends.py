@@ -4,14 +4,12 @@ They hold without the worker, because every check compares them with the clock. 
 what is left: sessions, grants and tokens.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sso import clock
 from sso.flow import moments
 from sso.i18n.message import Message
 from sso.services.checks import Invalid
-
-NOTICE = timedelta(days=7)  # people are told so long before an end
 
 
 def read(

@@ -1,6 +1,6 @@
 """Groups: create, rename and delete them, and change their members."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +13,14 @@ from sso.extensions import db
 from sso.flow import own_claims, role_claims
 from sso.i18n.message import Message
 from sso.models import Api, Client, Group
-from sso.services import api_tokens, apis, attributes, checks, clients, revocation, roles
+from sso.services import accounts, api_tokens, apis, attributes, checks, clients, revocation, roles
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
 from sso.store import named_groups
-from sso.store.groups import Member
+from sso.store.groups import Member, NewGroups
 
 MOST_MEMBERS = 5000  # added at once
 MOST_GROUPS = 1000  # of one member: directories have more of them than a list here may hold
@@ -52,11 +52,13 @@ def change(
     added: Collection[UUID] = (),
     removed: Collection[UUID] = (),
     whole: Collection[UUID] | None = None,
+    ends_at: str = "",
     expected: Mapping[str, Any] | None = None,
 ) -> tuple[Group, Outcome]:
     """Change a group; `whole` replaces all members. Access that is lost ends at once.
 
     A new name also applies to the members, and to the clients and APIs that require the group.
+    `ends_at`: when the membership of those who are added, and of members among them, ends.
     `provisioned` may have an `external_id`. `expected`: name, external_id or version, as shown to
     the operator. Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
@@ -76,6 +78,8 @@ def change(
         added, removed = set(whole) - current, current - set(whole)
     if _edit_members(actor, group, added, removed):
         group.version += 1
+    for user_id in sorted(added) if ends_at.strip() else ():
+        accounts.update(actor, user_id, group_ends={group.name: ends_at})
     changes = differences.between(before, _described(group))
     if changes:
         group.version += 1
@@ -156,7 +160,7 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     old = group.name
     requiring = named_groups.lock_requiring(old)
     members = memberships.lock_members(memberships.all_members(old))
-    _replace(actor, members, ListEdit(added=(name,), removed=(old,)))
+    _replace(actor, members, ListEdit(added=(name,), removed=(old,)), {old: name})
     group.name = name
     _flush(group)
     edit = ListEdit(added=(name,), removed=(old,))
@@ -185,7 +189,7 @@ def _edit_members(
     added, removed = set(added), set(removed)
     if len(added) > MOST_MEMBERS:
         raise Invalid([Message("more than %(most)d members are added at once", most=MOST_MEMBERS)])
-    members = memberships.lock_users(added | removed)
+    members = _settled(actor, memberships.lock_users(added | removed), group.name)
     user_ids = {member.id for member in members}
     if unknown_ids := [user_id for user_id in added if user_id not in user_ids]:
         raise Invalid([Message("there is no user %(name)s", name=str(unknown_ids[0]))])
@@ -213,12 +217,38 @@ def _edit_members(
     return bool(joining or leaving)
 
 
+def _settled(actor: Actor, members: Sequence[Member], name: str) -> Sequence[Member]:
+    """Remove members whose membership has ended: whom an operator adds again is a new member."""
+    ended = [member for member in members if name in member.groups and not member.is_in(name)]
+    if not ended:
+        return members
+    for user in memberships.users({member.id for member in ended}):
+        accounts.settle(actor, user)
+    return memberships.lock_members(members)
+
+
 def _is_admin(member: Member) -> bool:
     return roles.role_of(member.groups) == roles.ADMIN
 
 
-def _replace(actor: Actor, members: Iterable[Member], edit: ListEdit) -> None:
-    """Edit the groups of members in one statement. Raises `NotAllowed`."""
+def _moved(
+    ends: Mapping[str, str] | None, groups: Collection[str], names: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the ends of memberships of these groups. `names`: new names of groups."""
+    moved = {names.get(name, name): end for name, end in (ends or {}).items()}
+    return {name: end for name, end in moved.items() if name in groups}
+
+
+def _replace(
+    actor: Actor,
+    members: Iterable[Member],
+    edit: ListEdit,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Edit the groups of members in one statement. `names`: see `_moved`.
+
+    Raises `NotAllowed`.
+    """
     edited = [(member, edit.applied_to(member.groups)) for member in members]
     roles.require_may_change(
         actor, (groups for member, after in edited for groups in (member.groups, after))
@@ -227,7 +257,16 @@ def _replace(actor: Actor, members: Iterable[Member], edit: ListEdit) -> None:
     demoted = [member.id for member in not_admins if _is_admin(member)]
     roles.keep_administrators(actor, memberships.users(demoted))
     api_tokens.end_of(actor, demoted, "owner_lost_role")
-    memberships.replace_groups({member.id: after for member, after in edited})
+    memberships.replace_groups(
+        {
+            member.id: NewGroups(
+                after,
+                _moved(member.group_ends, after, names or {}),
+                _moved(member.group_ends_told, after, names or {}),
+            )
+            for member, after in edited
+        }
+    )
     for member, after in edited:
         change = differences.of_field("groups", member.groups, after)
         audit.event(

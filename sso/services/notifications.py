@@ -82,6 +82,11 @@ def account_ends(user: User) -> None:
     _enqueue("account_ends", user.email, user, time=end.isoformat() if end else None)
 
 
+def memberships_end(user: User, groups: Sequence[str], end: datetime) -> None:
+    """Tell a user when memberships of groups end."""
+    _enqueue("memberships_end", user.email, user, groups=", ".join(groups), time=end.isoformat())
+
+
 def account_deleted(user: User) -> None:
     """Confirm to a former user that the account was deleted."""
     _enqueue("account_deleted", user.email)

@@ -12,7 +12,7 @@ from sso import clock
 from sso.models import Consent, Grant, Identity, User
 from sso.store import grants, prepared
 from sso.store.grants import LiveGrant
-from sso.store.users import ENABLED, USER_PROFILE, UserProfile
+from sso.store.users import ENABLED, USER_PROFILE, UserProfile, profile_of
 
 _GRANTS = prepared.table(Grant)
 _FIND_GRANT = (
@@ -76,4 +76,4 @@ def find_user(
     row = prepared.first(connection, _FIND_USER, values)
     if row is None:
         return None
-    return AssertedUser(prepared.record(UserProfile, row, "user_"), row["consent_declined"])
+    return AssertedUser(profile_of(row), row["consent_declined"])

@@ -35,7 +35,7 @@ from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.groups import has_member
-from sso.store.users import ENABLED, USER_PROFILE, UserProfile
+from sso.store.users import ENABLED, USER_PROFILE, UserProfile, profile_of
 
 _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", autoescape=True)
 
@@ -262,7 +262,7 @@ def live_grant_of(row: prepared.Row) -> LiveGrant | None:
     """Return the grant in the columns of `LIVE_GRANT`; `None` if grant or user was not joined."""
     if row["user_id"] is None:
         return None
-    user = prepared.record(UserProfile, row, "user_")
+    user = profile_of(row)
     return prepared.record(LiveGrant, row, "grant_", user=user)
 
 

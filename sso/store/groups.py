@@ -23,8 +23,10 @@ from sqlalchemy import (
 from sqlalchemy import cast as type_cast
 from sqlalchemy.sql.selectable import NamedFromClause
 
+from sso import clock
 from sso.database import dialects
 from sso.extensions import db
+from sso.flow import group_ends
 from sso.models import User
 from sso.store.lists import rows_with
 
@@ -88,7 +90,7 @@ def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
 
 def _memberships() -> tuple[NamedFromClause, ColumnElement[str]]:
     """Return the elements of users' lists of groups as a table, and its column of names."""
-    return dialects.json_values(User.groups, "membership")
+    return dialects.json_values(User.stored_groups, "membership")
 
 
 class Member(NamedTuple):
@@ -97,9 +99,18 @@ class Member(NamedTuple):
     id: UUID
     name: str
     groups: list[str]
+    group_ends: dict[str, str] | None = None
+    group_ends_told: dict[str, str] | None = None
+
+    def is_in(self, group: str) -> bool:
+        """Return whether the user is in a group now: a membership may have ended."""
+        present = group_ends.present(self.groups, self.group_ends, clock.now())
+        return group in present
 
 
-_MEMBER = select(User.id, User.name, User.groups)
+_MEMBER = select(
+    User.id, User.name, User.stored_groups.label("groups"), User.group_ends, User.group_ends_told
+)
 
 
 def all_members(group: str) -> Sequence[Member]:
@@ -132,20 +143,36 @@ def users(ids: Collection[UUID]) -> Iterator[User]:
         yield user
 
 
-def replace_groups(groups: Mapping[UUID, list[str]]) -> None:
-    """Replace the list of groups of each of these users."""
+class NewGroups(NamedTuple):
+    """The groups of a user, and the ends of memberships."""
+
+    names: list[str]
+    ends: dict[str, str]
+    told: dict[str, str]
+
+
+def replace_groups(groups: Mapping[UUID, NewGroups]) -> None:
+    """Replace the groups of each of these users, who are locked."""
     if not groups:
         return
     table = cast(Table, User.__table__)
     statement = (
         update(table)
         .where(table.c.id == bindparam("user_id"))
-        .values(groups=bindparam("names", type_=table.c.groups.type))
+        .values(
+            groups=bindparam("names", type_=table.c.groups.type),
+            group_ends=bindparam("ends", type_=table.c.group_ends.type),
+            group_ends_told=bindparam("told", type_=table.c.group_ends_told.type),
+            groups_due_at=bindparam("due", type_=table.c.groups_due_at.type),
+        )
     )
-    db.session.connection().execute(
-        statement, [{"user_id": user_id, "names": names} for user_id, names in groups.items()]
-    )
+    rows = [
+        {"user_id": user_id, "names": new.names, "ends": new.ends or None,
+         "told": new.told or None, "due": group_ends.next_due(new.ends, new.told)}
+        for user_id, new in groups.items()
+    ]  # fmt: skip
+    db.session.connection().execute(statement, rows)
 
 
 def _members(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Member]:
-    return [Member(row.id, row.name, row.groups) for row in rows]
+    return [Member(*row) for row in rows]

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func,
 
 from sso import clock
 from sso.extensions import db
+from sso.flow import group_ends
 from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
@@ -67,6 +68,7 @@ _OWNER = (
     *(_SESSIONS.c[name].label(f"owner_{name}") for name in _OF_SESSION),
     _USERS.c.id.label("owner_user_id"),
     _USERS.c.groups.label("owner_groups"),
+    _USERS.c.group_ends.label("owner_group_ends"),
     _USERS.c.updated_at.label("owner_user_seen"),
     _USERS.c.claims["locale"].as_string().label("owner_locale"),
 )
@@ -115,13 +117,19 @@ def find_with_client(
     if row["owner_user_id"] is None:  # a disabled user is not joined
         return client, None
     consent = prepared.record(ConsentRecord, row, "consent_") if row["consent_updated_at"] else None
-    return client, prepared.record(ResourceOwner, row, "owner_", consent=consent)
+    return client, _owner(row, consent)
 
 
 def find_owner(connection: Connection, digest: str) -> ResourceOwner | None:
     """Return the live session with its user, for a client that is not stored."""
     row = prepared.first(connection, _FIND_OWNER, {"digest": digest, "now": clock.now()})
-    return prepared.record(ResourceOwner, row, "owner_", consent=None) if row else None
+    return _owner(row, None) if row else None
+
+
+def _owner(row: prepared.Row, consent: ConsentRecord | None) -> ResourceOwner:
+    if ends := row["owner_group_ends"]:
+        row = {**row, "owner_groups": group_ends.present(row["owner_groups"], ends, clock.now())}
+    return prepared.record(ResourceOwner, row, "owner_", consent=consent)
 
 
 def add(session: BrowserSession) -> None:

@@ -83,7 +83,7 @@ def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
         "token_",
         grant=prepared.record(GrantOfToken, row, "grant_"),
         client=clients.registered_client(row),
-        user=prepared.record(UserProfile, row, "user_"),
+        user=users.profile_of(row),
     )
 
 

@@ -25,6 +25,7 @@ from sso import clock
 from sso.database import dialects
 from sso.database.dialects import begins
 from sso.extensions import db
+from sso.flow import group_ends
 from sso.models import Group, Identity, ImportedHash, User
 from sso.models.users import folded, has_ended
 from sso.store import groups, prepared
@@ -48,8 +49,18 @@ class UserProfile:
     updated_at: datetime
 
 
-USER_PROFILE = prepared.columns(UserProfile, prepared.table(User), "user_")
-"""The columns that make a `UserProfile`."""
+USER_PROFILE = (
+    *prepared.columns(UserProfile, prepared.table(User), "user_"),
+    prepared.table(User).c.group_ends.label("user_group_ends"),
+)
+"""The columns that `profile_of` reads."""
+
+
+def profile_of(row: prepared.Row) -> UserProfile:
+    """Return the user in the columns of `USER_PROFILE`, with the groups of this moment."""
+    if ends := row["user_group_ends"]:
+        row = {**row, "user_groups": group_ends.present(row["user_groups"], ends, clock.now())}
+    return prepared.record(UserProfile, row, "user_")
 
 
 def enabled(now: datetime | None = None) -> ColumnElement[bool]:
@@ -182,6 +193,8 @@ class DeclaredFields(NamedTuple):
     groups: list[str]
     disabled_at: datetime | None
     ends_at: datetime | None
+    group_ends: dict[str, str] | None
+    group_ends_told: dict[str, str] | None
 
     @property
     def is_disabled(self) -> bool:
@@ -195,7 +208,17 @@ _DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
 def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFields]:
     """Return the users with these email addresses or ids."""
     rows = (*rows_with(_DECLARED, User.email, emails), *rows_with(_DECLARED, User.id, ids))
-    return list({row.id: DeclaredFields(*row) for row in rows}.values())
+    fields = {row.id: DeclaredFields(*row) for row in rows}.values()
+    now = clock.now()
+    return [
+        row._replace(
+            groups=(present := group_ends.present(row.groups, row.group_ends, now)),
+            group_ends={name: end for name, end in row.group_ends.items() if name in present},
+        )
+        if row.group_ends
+        else row
+        for row in fields
+    ]
 
 
 def ids_and_emails() -> dict[UUID, str]:
@@ -206,8 +229,8 @@ def ids_and_emails() -> dict[UUID, str]:
 
 def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
     """Return which of these users are enabled and in the group."""
-    administrators = select(User.id).where(groups.has_member(group), enabled())
-    return set(db.session.scalars(administrators)) & set(ids)
+    rows = db.session.scalars(select(User).where(groups.has_member(group), enabled()))
+    return {user.id for user in rows if group in user.groups} & set(ids)
 
 
 def lock_all(ids: Collection[UUID]) -> None:
@@ -260,6 +283,31 @@ def ending(now: datetime, until: datetime) -> Sequence[User]:
     return db.session.scalars(statement.order_by(User.ends_at).limit(_BATCH)).all()
 
 
+def with_groups_due(now: datetime) -> Sequence[UUID]:
+    """Return some users whose memberships the worker has to look at."""
+    statement = select(User.id).where(User.groups_due_at <= now)
+    return db.session.scalars(statement.order_by(User.groups_due_at).limit(_BATCH)).all()
+
+
+def note_told(user: User, told: Mapping[str, str]) -> None:
+    """Record the ends of memberships that a user, who is locked, is told of.
+
+    It is no change of the user: applications see none.
+    """
+    told = {**(user.group_ends_told or {}), **told}
+    statement = (
+        update(User)
+        .where(User.id == user.id)
+        .values(
+            group_ends_told=told or None,
+            groups_due_at=group_ends.next_due(user.group_ends or {}, told),
+            updated_at=User.updated_at,
+            version=User.version,
+        )
+    )
+    write_one(statement)
+
+
 def note_announced(user: User) -> bool:
     """Record that a user is told of this end; return False if that was done, or the end moved.
 
@@ -278,7 +326,7 @@ def change_all(values: Sequence[Mapping[str, Any]]) -> None:
         db.session.execute(update(User), list(values))
 
 
-_INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
+_INSERTED = (*DeclaredFields._fields, "name_key", "password_hash", "groups_due_at")
 
 
 def rows_of(users: Iterable[User]) -> list[dict[str, Any]]:
@@ -495,16 +543,17 @@ _ADMINISTRATORS = 0  # the second half of the key of an advisory lock
 
 
 def administrators_remain(group: str, without: Collection[UUID]) -> bool:
-    """Return whether other enabled users, whose accounts have no end, are in the group. The next
-    caller waits until this transaction ends.
+    """Return whether other enabled users are in the group whose accounts and memberships have no
+    end. The next caller waits until this transaction ends.
 
     On PostgreSQL, two administrators could otherwise remove each other at the same time.
     """
     dialects.exclusive_lock(dialects.LOCK_KIND, _ADMINISTRATORS)
-    lasting = select(User.id).where(
+    lasting = select(User.group_ends).where(
         groups.has_member(group), User.disabled_at.is_(None), User.ends_at.is_(None)
     )
-    return db.session.scalar(lasting.where(User.id.not_in(without)).limit(1)) is not None
+    ends = db.session.scalars(lasting.where(User.id.not_in(without)))
+    return any(group not in (of_user or {}) for of_user in ends)
 
 
 def foreign_hash_methods() -> frozenset[str]:

@@ -244,3 +244,17 @@ def test_an_end(app: Flask, run: Any) -> None:
     shown = run("user", "update", with_end.email, "--no-ends-at")
     assert "ends_at: 2099-12-31T17:00:00Z -> " in shown.stdout
     assert json.loads(run("user", "show", with_end.email, "--json").stdout)["ends_at"] is None
+
+
+def test_an_end_of_a_membership(app: Flask, run: Any) -> None:
+    user = make_user(app, groups=["staff"])
+
+    def update(*options: str) -> Any:
+        return run("user", "update", user.email, *options, "--json")
+
+    shown = update("--add-group", "a=b", "--group-end", "a=b=2099-12-31T18:00+01:00")
+    assert json.loads(shown.stdout)["group_ends"] == {"a=b": "2099-12-31T17:00:00Z"}
+    assert "club is no group of this person" in update("--group-end", "club=2099-01-01").stderr
+    assert "is not GROUP=TIME" in update("--group-end", "club").stderr
+    assert "in the past" in update("--group-end", "staff=2020-01-01").stderr
+    assert json.loads(update("--group-end", "a=b=").stdout)["group_ends"] == {}

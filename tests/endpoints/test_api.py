@@ -13,7 +13,7 @@ from sso.config.client_fields import FIELDS, IN_API, METADATA
 from sso.extensions import db
 from sso.services import clients
 from sso.services.checks import Invalid
-from sso.store.groups import replace_groups
+from sso.store.groups import NewGroups, replace_groups
 from tests.scim.conftest import make_token
 from tests.support.actors import BASE, Browser
 from tests.support.events import events
@@ -243,7 +243,7 @@ def test_lists_are_bounded(app: Flask, api: Api) -> None:
 def test_too_many_groups_may_become_fewer(app: Flask) -> None:
     user = make_user(app)
     with app.app_context():  # a directory may have put them there one by one
-        replace_groups({user.id: names(120)})
+        replace_groups({user.id: NewGroups(names(120), {}, {})})
         db.session.commit()
     run = app.test_cli_runner().invoke
     more = run(args=["user", "update", str(user.id), "--add-group", "more"])

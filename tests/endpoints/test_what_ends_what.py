@@ -135,6 +135,15 @@ def _end(scene: Scene, clock: Clock) -> None:
         assert upkeep.end_due() == 1
 
 
+def _end_membership(scene: Scene, clock: Clock) -> None:
+    end = clock.time + timedelta(seconds=10)
+    time = f"staff={end.isoformat()}"
+    scene.flask("user", "update", scene.user.email, "--group-end", time)
+    clock.move(seconds=10)
+    with scene.app.app_context():
+        assert upkeep.end_due() == 1
+
+
 def _delete_account(scene: Scene) -> None:
     settings = scene.app.extensions["sso.settings"]
     scene.app.extensions["sso.settings"] = replace(settings, account_deletion="on")
@@ -277,6 +286,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
         lambda s, _: s.flask("user", "update", s.user.email, "--set-groups", ""),
         f"{TOKENS}; logout tokens: 2",
     ),
+    "end of a membership": (_end_membership, f"{TOKENS}; logout tokens: 2"),
     "client for other groups": (
         lambda s, _: s.flask("client", "update", s.client.client_id, "--set-groups", "boards"),
         f"{TOKENS}; logout tokens: 2",

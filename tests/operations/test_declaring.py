@@ -406,3 +406,40 @@ def test_a_later_end_of_a_user_declared_disabled_enables_nobody(
         user = users.find_by_email("erin@example.com")
         assert user is not None
         assert user.is_disabled
+
+
+def test_an_end_of_a_membership_that_comes_changes_nothing_in_the_file(
+    app: Flask, apply: Callable[..., Any], clock: Clock
+) -> None:
+    groups = 'groups = ["staff", "club"]\ngroup_ends = {club = "2026-11-22T01:00+01:00"}'
+    text = WIKI.replace('groups = ["staff"]\ninitial', f"{groups}\ninitial")
+    assert groups in text
+    assert apply(text).exit_code == 0
+    assert actions(apply(text, "--json")) == []
+    clock.time = datetime(2026, 11, 22, tzinfo=UTC)
+    for _ in range(2):
+        assert actions(apply(text, "--json")) == []
+        with app.app_context():
+            user = users.find_by_email("erin@example.com")
+            assert user is not None
+            assert user.groups == ["staff"]
+            upkeep.end_due()
+    later = text.replace("2026-11-22T01:00+01:00", "2099-01-01")
+    assert apply(later).exit_code == 0
+    assert apply(later.replace('{club = "2099-01-01"}', "{}")).exit_code == 0
+    with app.app_context():
+        user = users.find_by_email("erin@example.com")
+        assert user is not None
+        assert (user.groups, user.group_ends) == (["staff", "club"], None)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("ends", ['{club = "2099-01-01"}', '{staff = "soon"}', "{staff = 3}"])
+def test_ends_of_memberships_that_do_not_do(
+    app: Flask, apply: Callable[..., Any], ends: str, is_new: bool
+) -> None:
+    if not is_new:
+        apply(WIKI)
+    result = apply(WIKI.replace('name = "Erin"', f'name = "Erin"\ngroup_ends = {ends}'))
+    assert result.exit_code == 1
+    assert "users erin@example.com" in result.stderr.lower()

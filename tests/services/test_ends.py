@@ -154,9 +154,9 @@ def test_it_is_announced_once_a_week_before(
     user = make_user(app, claims={"zoneinfo": "Europe/Berlin", "locale": "en"})
     set_end(app, user, end)
     before = row(app, user)
-    clock.time = end - ends.NOTICE - timedelta(seconds=1)
+    clock.time = end - moments.NOTICE - timedelta(seconds=1)
     assert work(app) == 0
-    clock.time = end - ends.NOTICE
+    clock.time = end - moments.NOTICE
     assert [work(app), work(app)] == [1, 0]
     (mail,) = mailbox.read()
     assert "ends soon" in mail["Subject"]

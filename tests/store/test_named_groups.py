@@ -10,6 +10,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import User
 from sso.store import groups, migrations, named_groups, users
+from sso.store.groups import NewGroups
 from tests.support.factories import make_client, make_user
 
 
@@ -67,7 +68,12 @@ def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
         )
         db.session.flush()
         assert members() == [("staff", "a@example.com"), ('ä "q"', "a@example.com")]
-        groups.replace_groups({one: ["staff"], two: ["staff", "board"]})
+        groups.replace_groups(
+            {
+                one: NewGroups(["staff"], {}, {}),
+                two: NewGroups(["staff", "board"], {}, {}),
+            }
+        )
         db.session.execute(text("UPDATE users SET email = 'c@example.com' WHERE name = 'B'"))
         now = [("board", "c@example.com"), ("staff", "a@example.com"), ("staff", "c@example.com")]
         assert members() == now

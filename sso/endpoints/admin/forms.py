@@ -339,6 +339,21 @@ class WebhookForm(EditForm):
         return {"url": (self.url.data or "").strip(), "events": list(self.events.data or ())}
 
 
+class MembershipForm(EditForm):
+    """When a membership ends."""
+
+    ends_at = StringField(
+        lazy_gettext("The membership ends at (UTC)"),
+        [Length(max=40, message=TOO_LONG), _check_moment],
+    )
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.ends_at.data = _moment_input(values["ends_at"])
+
+    def read(self) -> dict[str, Any]:
+        return {"ends_at": _moment(self.ends_at.data)}
+
+
 class MembersForm(PageForm):
     """The email addresses of new members, or of new owners."""
 
@@ -346,6 +361,16 @@ class MembersForm(PageForm):
         lazy_gettext("Email addresses, one per line"),
         [Length(max=MOST_ADDED * email_addresses.LONGEST, message=TOO_LONG), _check_addresses],
     )
+
+    ends_at = StringField(
+        lazy_gettext("The membership ends at (UTC)"),
+        [Length(max=40, message=TOO_LONG), _check_moment],
+    )
+
+    @property
+    def end(self) -> str:
+        """When the memberships end; "" is never."""
+        return _moment(self.ends_at.data)
 
     @property
     def addresses(self) -> list[str]:

@@ -13,13 +13,13 @@ from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page, caching, exports
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import EXACT, MOST_COUNTED, Refusal, Total
-from sso.endpoints.admin.forms import GroupForm, InviteForm, MembersForm
+from sso.endpoints.admin.forms import GroupForm, InviteForm, MembersForm, MembershipForm
 from sso.flow.decision import ENDS
 from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Group, User
-from sso.services import group_editing, group_owners
+from sso.services import accounts, group_editing, group_owners
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, clients, named_groups, users
@@ -68,6 +68,7 @@ MEMBERSHIP = Resource(
     page="group",
     query=lambda membership: {"id": str(membership.group.id)},
     find=_membership,
+    name="membership",
     title=lambda membership: membership.group.name,
     actions={
         "remove": Action(
@@ -227,7 +228,7 @@ def _of_administrator() -> Response:
     with Refusal() as refusal:
         if form.validate_on_submit():
             added = _people(form.addresses)
-            group_editing.change(access.staff().actor, group.id, added=added)
+            group_editing.change(access.staff().actor, group.id, added=added, ends_at=form.end)
             return GROUP.done("added", group)
     if refusal.is_refused:
         group = _group()
@@ -301,6 +302,30 @@ def rename() -> Response:
 
 def _save(actor: Actor, group: Group, changes: Differences, expected: dict[str, Any]) -> None:
     group_editing.change(actor, group.id, name=changes["name"]["after"], expected=expected)
+
+
+def member() -> Response:
+    """Edit when a membership ends."""
+    return MEMBERSHIP.edit(
+        "admin/group_member.html",
+        form_of=lambda _: MembershipForm(),
+        described=_described,
+        save=_save_end,
+    )
+
+
+def _described(membership: Membership) -> dict[str, Any]:
+    name = membership.group.name
+    if name not in membership.user.groups:
+        abort(404)
+    return {"ends_at": (membership.user.group_ends or {}).get(name, "")}
+
+
+def _save_end(
+    actor: Actor, membership: Membership, changes: Differences, expected: dict[str, Any]
+) -> None:
+    ends = {membership.group.name: changes["ends_at"]["after"]}
+    accounts.update(actor, membership.user.id, group_ends=ends)
 
 
 def remove_member() -> Response:

@@ -349,7 +349,7 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
 @pytest.mark.parametrize("bad", ["", "x", "%00", "%ff", "a" * 8000])
 def test_bad_values(app: Flask, ada: StaffBrowser, bad: str) -> None:
     for path in ("group?id=", "group/delete?id=", "group/remove?id=", "keys/retire?kid=",
-                 "group/rename?id=", "api-token/revoke?id="):  # fmt: skip
+                 "group/rename?id=", "group/member?id=", "api-token/revoke?id="):  # fmt: skip
         assert ada.open(f"{ADMIN}/{path}{bad}").status == 404
     for name in ("who", "client", "event", "since", "until", "page"):
         assert ada.open(f"{ADMIN}/audit?{name}={bad}").status == 200
@@ -447,3 +447,28 @@ def test_several_people_are_added_to_a_group(app: Flask, ada: StaffBrowser) -> N
     ada.submit(email="user0@example.com, USER1@example.com;\nuser2@example.com")
     assert [groups_of(app, one) for one in people] == [["staff"]] * 3
     assert '<td data-label="Members">3</td>' in ada.open(f"{ADMIN}/groups").html
+
+
+def test_an_end_of_a_membership(app: Flask, ada: StaffBrowser) -> None:
+    dana, erin = make_user(app), make_user(app, "erin@example.com", groups=["board"])
+    board = group_named(app, "board")
+    assert board
+    ada.open(f"{ADMIN}/group?id={board.id}")
+    assert "in the past" in ada.submit(email=dana.email, ends_at="2020-01-01T00:00").html
+    assert groups_of(app, dana) == []
+    ada.submit(email=dana.email, ends_at="2026-12-31T18:00")
+    page = ada.open(f"{ADMIN}/group?id={board.id}")
+    assert page.html.count("December 31, 2026") == 1
+    assert "December 31, 2026" in ada.open(f"{ADMIN}/person?id={dana.id}").html
+    link = f"{ADMIN}/group/member?id={board.id}&user="
+    assert ada.open(f"{link}{dana.id}").fields["ends_at"] == "2026-12-31T18:00"
+    assert "The changes were saved." in ada.submit(ends_at="").html
+    assert "December 31, 2026" not in ada.open(f"{ADMIN}/group?id={board.id}").html
+    ada.open(f"{link}{erin.id}")
+    for text, fault in (("2020-01-01T00:00", "in the past"), ("x", "Enter a date")):
+        assert fault in ada.submit(ends_at=text).html
+    assert "The changes were saved." in ada.submit(ends_at="2026-12-31T18:00:05").html
+    assert ada.open(f"{link}{erin.id}").fields["ends_at"] == "2026-12-31T18:00:05"
+    stranger = make_user(app, "new@example.com")
+    for user in (stranger.id, "x", ""):
+        assert ada.open(f"{link}{user}").status == 404
