@@ -162,7 +162,7 @@ def test_administration(page: Page, site: Site) -> None:
     site.server.flask("attribute", "define", f"b{linked.hex}", "--type", "list")
     edits = (f"/attribute?name=a{linked.hex}", person.replace("?", "/attributes?"),
              person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
-             group.replace("?", "/delete?"),
+             group.replace("?", "/delete?"), group.replace("?", "/owners?"),
              f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
              f"/api/edit?id={api}", f"/api/secret?id={api}",
              f"/api/act?id={api}&do=delete")  # fmt: skip

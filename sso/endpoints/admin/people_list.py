@@ -121,7 +121,7 @@ def people() -> Response:
     if task := tasks().get(form.do.data or ""):
         return _act_on_several(form, task)
     filters = Filters.of_request()
-    may_add = access.staff().may(Permission.WRITE_PEOPLE)
+    may_add = access.staff().may(Permission.GROUPS)
     if user := _by_id(filters.text):
         return redirect(admin_page.url("person", id=str(user.id)), 303)
     lists = [
@@ -193,7 +193,7 @@ def tasks() -> dict[str, str]:
     staff = access.staff()
     titles = {name: ACTIONS[name].label for name in _ONE_BY_ONE if ACTIONS[name].is_for(staff)}
     groups = {ADD: N_("Add to a group"), REMOVE: N_("Remove from a group")}
-    return titles | groups if staff.may(Permission.WRITE_PEOPLE) else titles
+    return titles | groups if staff.may(Permission.GROUPS) else titles
 
 
 def _act_on_several(form: SelectionForm, title: str) -> Response:

@@ -144,3 +144,40 @@ def test_a_refused_change_of_permissions_says_why(
         tina = users.find_by_email("tina@example.com")
         assert tina
         assert tina.groups == ["teams"]
+
+
+@pytest.mark.parametrize(
+    ("permission", "offered"),
+    [
+        ("people-read", []),
+        ("people-support", ["sign-out", "invite"]),
+        ("people-write", ["disable", "enable", "sign-out", "invite"]),
+        ("people-read groups", ["add", "remove"]),
+        ("people-write groups", ["disable", "enable", "sign-out", "invite", "add", "remove"]),
+    ],
+)
+def test_what_is_offered_for_several_people(
+    app: Flask, clock: Clock, monkeypatch: pytest.MonkeyPatch, permission: str, offered: list[str]
+) -> None:
+    """No more than what the services allow, and nothing with those who have more permissions."""
+    settings = replace(app.extensions["sso.settings"], admin_roles=f"hr={permission}")
+    monkeypatch.setitem(app.extensions, "sso.settings", settings)
+    dana = make_user(app, "dana@example.com", groups=["team"])
+    ada = make_user(app, "ada@example.com", groups=["sso-administrators"])
+    browser = sign_in_staff(app, "hr@example.com", "hr")
+    page = browser.open(f"{ORIGIN}{BASE}/admin/people")
+    select = page.html.partition('id="do"')[2].partition("</select>")[0]
+    assert re.findall(r'<option value="([^"]+)"', select) == offered
+    for task in ("disable", "add", "sign-out"):
+        for user in (dana, ada):
+            browser.open(f"{ORIGIN}{BASE}/admin/people")
+            fields = {**browser.page.fields, "do": task, "group": "team", "is_confirmed": "1"}
+            fields |= {"person": str(user.id), "item": str(user.id)}
+            done = browser.open(browser.page.url, "POST", data=fields)
+            assert done.status in (200, 403)
+            if task not in offered:
+                assert "The changes were saved" not in done.html, (task, user.email)
+    with app.app_context():
+        now = users.find(ada.id)
+        assert now
+        assert (now.disabled_at, now.groups) == (None, ["sso-administrators"])
