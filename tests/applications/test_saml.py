@@ -1,8 +1,11 @@
-"""Real service providers: Debian's Apache with mod_auth_mellon, python3-saml and passport-saml."""
+"""Real service providers: Debian's Apache with mod_auth_mellon and with Shibboleth, python3-saml,
+pysaml2 and passport-saml.
+"""
 
 import base64
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,10 +29,10 @@ from sso.saml.documents import NAMESPACES
 from tests.applications.conftest import DANA
 from tests.applications.proxies import Person
 from tests.applications.proxies import server as server
-from tests.applications.software import node, node_program, python
+from tests.applications.software import node, node_program, python, stop
 from tests.applications.test_apache import MODULES
 from tests.applications.test_apis import running
-from tests.support.processes import Server, free_port, require
+from tests.support.processes import Server, free_port, require, wait_for
 from tests.support.saml import pair
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -75,6 +78,60 @@ METADATA = """<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" ent
 <AssertionConsumerService index="0" isDefault="true"
  Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="{url}/mellon/postResponse"/>
 </SPSSODescriptor></EntityDescriptor>"""  # noqa: E501  # one line of XML that has no other break
+SHIBBOLETH_MODULES = ("mpm_event", "authn_core", "authz_core", "authz_user", "dir", "headers",
+                      "shib")  # fmt: skip
+SHIBBOLETH_APACHE = """ServerRoot {folder}
+PidFile {folder}/pid
+Mutex file:{folder}
+Listen 127.0.0.1:{port}
+ServerName 127.0.0.1:{port}
+ErrorLog /dev/stderr
+User www-data
+Group www-data
+DocumentRoot {folder}/site
+ShibConfig {folder}/shibboleth2.xml
+<Location />
+    AuthType shibboleth
+    ShibRequestSetting requireSession 0
+    Require shibboleth
+</Location>
+<Location /index.html>
+    ShibRequestSetting requireSession 1
+    Require valid-user
+    Header always set X-Name-Id "%{{name_id}}e"
+    Header always set X-Email "%{{email}}e"
+    Header always set X-Groups "%{{groups}}e"
+</Location>
+"""
+SHIBBOLETH = """<SPConfig xmlns="urn:mace:shibboleth:3.0:native:sp:config" clockSkew="60">
+<OutOfProcess logger="{folder}/logger"/><InProcess logger="{folder}/logger"/>
+<UnixListener address="{folder}/listener"/>
+<ApplicationDefaults entityID="{url}/metadata" REMOTE_USER="name_id" signing="true">
+<Sessions lifetime="28800" timeout="3600" relayState="ss:mem" checkAddress="false"
+ handlerSSL="false" cookieProps="; path=/; HttpOnly" redirectLimit="exact">
+<SSO entityID="{idp}">SAML2</SSO><Logout>SAML2 Local</Logout>
+<Handler type="MetadataGenerator" Location="/Metadata" signing="false"/>
+</Sessions>
+<MetadataProvider type="XML" path="{folder}/idp.xml"/>
+<AttributeExtractor type="XML" path="{folder}/map.xml"/>
+<AttributeFilter type="XML" path="/etc/shibboleth/attribute-policy.xml"/>
+<CredentialResolver type="File" key="{folder}/sp.key" certificate="{folder}/sp.pem"/>
+</ApplicationDefaults>
+<SecurityPolicyProvider type="XML" path="/etc/shibboleth/security-policy.xml"/>
+<ProtocolProvider type="XML" reloadChanges="false" path="/etc/shibboleth/protocols.xml"/>
+</SPConfig>"""
+SHIBBOLETH_MAP = """<Attributes xmlns="urn:mace:shibboleth:2.0:attribute-map">
+<Attribute name="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent" id="name_id">
+<AttributeDecoder xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:type="NameIDAttributeDecoder" formatter="$Name"/></Attribute>
+<Attribute name="email" nameFormat="urn:oasis:names:tc:SAML:2.0:attrname-format:basic" id="email"/>
+<Attribute name="groups" nameFormat="urn:oasis:names:tc:SAML:2.0:attrname-format:basic"
+ id="groups"/>
+</Attributes>"""
+SHIBBOLETH_LOGGER = """log4j.rootCategory=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.BasicLayout
+"""
 
 
 @dataclass
@@ -154,8 +211,70 @@ def mellon(_: Path, server: Server) -> Iterator[ServiceProvider]:
             yield ServiceProvider(url, "/index.html", f"/mellon/logout?ReturnTo={url}/out")
 
 
+@contextmanager
+def shibboleth(_: Path, server: Server) -> Iterator[ServiceProvider]:
+    """Apache with mod_shib, and its daemon, which keeps the sessions."""
+    apache = require("Apache", shutil.which("apache2", path="/usr/sbin"))
+    require("mod_shib", shutil.which("mod_shib.so", mode=0, path=MODULES))
+    daemon = require("shibd", shutil.which("shibd", path="/usr/sbin"))
+    with TemporaryDirectory(prefix="shibboleth") as place:  # www-data may not read pytest's
+        folder, port = Path(place), free_port()
+        url = f"http://127.0.0.1:{port}"
+        keys(folder, server)
+        names = {"folder": folder, "port": port, "url": url,
+                 "idp": f"{server.base_url}/saml/metadata"}  # fmt: skip
+        modules = [f"LoadModule {n}_module {MODULES}/mod_{n}.so\n"
+                   for n in SHIBBOLETH_MODULES if n != "shib"]  # fmt: skip
+        modules.append(f"LoadModule mod_shib {MODULES}/mod_shib.so\n")
+        (folder / "apache2.conf").write_text("".join(modules) + SHIBBOLETH_APACHE.format(**names))
+        (folder / "shibboleth2.xml").write_text(SHIBBOLETH.format(**names))
+        (folder / "map.xml").write_text(SHIBBOLETH_MAP)
+        (folder / "logger").write_text(SHIBBOLETH_LOGGER)
+        for part in ("site", "web", "shibd"):
+            (folder / part).mkdir()
+        (folder / "site/index.html").write_text("name_id")
+        (folder / "site/out").write_text("you are out")
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755)
+        environ = {"APACHE_RUN_DIR": place}
+        with (
+            background([daemon, "-F", "-f", "-c", folder / "shibboleth2.xml", "-p",
+                        folder / "shibd.pid"], folder / "shibd", folder / "listener"),
+            running([apache, "-D", "FOREGROUND", "-f", folder / "apache2.conf"],
+                    folder / "web", port, **environ),
+        ):  # fmt: skip
+            metadata = requests.get(f"{url}/Shibboleth.sso/Metadata", timeout=20)
+            (folder / "sp.xml").write_text(metadata.text)
+            register(server, folder / "sp.xml")
+            yield ServiceProvider(url, "/index.html", f"/Shibboleth.sso/Logout?return={url}/out")
+
+
+@contextmanager
+def background(command: list[Path | str], folder: Path, socket: Path) -> Iterator[None]:
+    """Start a daemon, wait for its socket, stop it in the end."""
+    log = folder / "output"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        wait_for(socket.exists, str(command[0]), 60)
+        yield
+    except BaseException as error:
+        error.add_note(log.read_text()[-4000:])
+        raise
+    finally:
+        stop(process)
+
+
 def flask(folder: Path, server: Server) -> AbstractContextManager[ServiceProvider]:
     program = [python("python3-saml") / "bin/python", PROGRAMS / "saml_flask.py"]
+    return _program(folder, server, [*program])
+
+
+def pysaml2(folder: Path, server: Server) -> AbstractContextManager[ServiceProvider]:
+    require("xmlsec1", shutil.which("xmlsec1"))
+    program = [python("pysaml2") / "bin/python", PROGRAMS / "saml_pysaml2.py"]
     return _program(folder, server, [*program])
 
 
@@ -179,7 +298,9 @@ def _program(folder: Path, server: Server, command: list[Path | str]) -> Iterato
 
 KINDS: dict[str, Callable[[Path, Server], AbstractContextManager[ServiceProvider]]] = {
     "mellon": mellon,
+    "shibboleth": shibboleth,
     "python3-saml": flask,
+    "pysaml2": pysaml2,
     "passport-saml": passport,
 }
 
