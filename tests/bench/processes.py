@@ -49,9 +49,10 @@ def thread_seconds(pids: list[int]) -> float:
     """The same to the nanosecond, but without threads that have ended."""
     spent = 0
     for pid in pids:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                spent += int((task / "schedstat").read_text().split()[0])
+        with suppress(OSError):  # the process has ended, or the thread
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(OSError):
+                    spent += int((task / "schedstat").read_text().split()[0])
     return spent / 1e9
 
 

@@ -1,6 +1,7 @@
 """The benchmark runs, and what can be counted keeps to its aims. Times are not tested."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -76,3 +77,12 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
         # The key ring is read again every ten seconds: once in the twenty requests that count.
         assert found["statements"][name][0] <= statements + 0.05
         assert found["statements"][name][1] <= commits
+
+
+def test_forward_auth_is_measured() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.forward", "--rounds", "1", "--requests", "20"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\| forward auth, sqlite \| [\d.]+ \| \d+ \|$", done.stdout, re.MULTILINE)
