@@ -18,6 +18,7 @@ from scripts import documentation, picture, pictures
 from sso.audit.events import Event
 from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
+from sso.endpoints.admin.admin_page import SECTIONS
 from sso.endpoints.routes import ROUTES
 from sso.flow.permissions import MEANINGS, ROLES
 from sso.flow.scopes import ALL_CLAIMS, SCOPES
@@ -214,6 +215,12 @@ def test_without_zensical_the_script_says_what_to_run(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "\npython3 -m venv .venv && .venv/bin/pip install" in done.stderr
     assert done.stderr.endswith("'.[docs]'\n")
+
+
+def test_the_guide_of_the_administration_has_every_section() -> None:
+    guide = (ROOT / "docs/how-to/administer.md").read_text()
+    listed = re.findall(r"^\| \*\*(.+?)\*\* \|", guide, re.M)
+    assert listed == [section.title for section in SECTIONS]
 
 
 def test_the_pictures_of_pages_are_small_and_used() -> None:
