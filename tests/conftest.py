@@ -68,6 +68,7 @@ SLOW = (
     "presets/",
     "process/",
     "production/",
+    "provisioning/",
     "ratelimit/",
     "scim/",
     "services/test_attribute",

@@ -38,6 +38,7 @@ from sso.models import (
     Identity,
     Mail,
     Passkey,
+    ScimResource,
     User,
     Webhook,
     WebhookDelivery,
@@ -71,6 +72,7 @@ from sso.services import (
     own_apis,
     preset_clients,
     preview,
+    provisioning,
     revocation,
     second_factors,
     service_providers,
@@ -83,6 +85,7 @@ from sso.store import clients as stored_clients
 from sso.store import devices as stored_devices
 from sso.store import factors, named_groups, users
 from sso.store import keys as stored_keys
+from sso.store import provisioning as stored_scim
 from sso.store.clients import RegisteredClient
 from sso.store.devices import NewDevice, WaitingDevice
 from sso.store.sessions import CurrentSession, ResourceOwner
@@ -659,6 +662,29 @@ CASES = [
          "webhook_retried", "", lambda _: _given_up()),
     Case(webhooks.delete, lambda w, id_: webhooks.delete(OLGA, id_),
          "webhook_deleted", "", lambda _: _webhook().id),
+    plain(webhooks.is_for_commands, "", OLGA, HOOK),
+    plain(attributes.unknown_in, "", ["x=attribute:y"], []),
+    plain(provisioning.client_errors, "", {}, {}),
+    plain(provisioning.require_may_call, "", OLGA, HOOK),
+    plain(provisioning.keep, "", of("client"), ["scim_url"]),
+    Case(provisioning.token_of, lambda _, made: provisioning.token_of(stored_scim.every()[0]),
+         "", "", lambda w: _receiver(w)),
+    Case(provisioning.set_token, lambda w, _: provisioning.set_token(OLGA, w.client_id, "secret"),
+         "provisioning_token_changed", "", lambda w: _receiver(w)),
+    Case(provisioning.ping, lambda w, _: provisioning.ping(OLGA, w.client),
+         "provisioning_tested", "", lambda w: _receiver(w)),
+    Case(provisioning.retry, lambda w, made: provisioning.retry(OLGA, made.id),
+         "provisioning_retried", "", lambda w: _receiver(w)),
+    Case(provisioning.repair, lambda w, _: provisioning.repair(OLGA, w.client_id, [w.user.id]),
+         "provisioning_repaired", "", lambda w: _receiver(w)),
+    Case(provisioning.note_changes, lambda *_: provisioning.note_changes(),
+         "", "", lambda w: _receiver(w)),
+    Case(provisioning.scan, lambda *_: provisioning.scan(), "", "", lambda w: _receiver(w)),
+    Case(provisioning.is_admitted, lambda w, _: provisioning.is_admitted(w.client, w.user)),
+    Case(provisioning.note_sent, lambda _, made: provisioning.note_sent(OLGA, made, "created"),
+         "provisioned", "", lambda w: _receiver(w)),
+    Case(provisioning.note_given_up, lambda _, made: provisioning.note_given_up(OLGA, made, "x"),
+         "provisioning_failed", "", lambda w: _receiver(w)),
     Case(mail_queue.resend, lambda _, id_: mail_queue.resend(OLGA, id_),
          "mail_resent", "", lambda _: _failed_mail()),
     Case(mail_queue.resend_failed, lambda _, __: mail_queue.resend_failed(OLGA),
@@ -727,6 +753,14 @@ def _detached_api() -> Api:
 def _webhook(url: str = HOOK) -> Webhook:
     with audit.dry_run():
         return webhooks.create(OLGA, url, ["signed_in"])[0]
+
+
+def _receiver(world: World) -> ScimResource:
+    with audit.dry_run():
+        fields = {"scim_url": f"http://127.0.0.1:{free_port()}", "scim_everyone": True}
+        clients.change(OLGA, world.client_id, fields)
+    stored_scim.mark_due(world.client_id, {world.user.id: world.user.email})
+    return stored_scim.newest(world.client_id, 1)[0]
 
 
 def _pinged(webhook_id: UUID) -> None:

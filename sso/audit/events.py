@@ -108,6 +108,12 @@ class Event(StrEnum):
     PASSWORD_RESET = "password_reset", _SENT
     PASSWORD_SET = "password_set", _SENT
     PROFILE_CHANGED = "profile_changed", _SENT
+    PROVISIONED = "provisioned"
+    PROVISIONING_FAILED = "provisioning_failed"
+    PROVISIONING_REPAIRED = "provisioning_repaired"
+    PROVISIONING_RETRIED = "provisioning_retried"
+    PROVISIONING_TESTED = "provisioning_tested"
+    PROVISIONING_TOKEN_CHANGED = "provisioning_token_changed"
     PROXY_SIGNED_IN = "proxy_signed_in"
     RECOVERY_CODE_USED = "recovery_code_used"
     RECOVERY_CODES_MADE = "recovery_codes_made"

@@ -37,6 +37,7 @@ from sso.ratelimit import storage
 from sso.services.importing import MOST_SECONDS
 from sso.store import clients, factors, outbox, users
 from sso.store import keys as stored_keys
+from sso.store import provisioning as stored_provisioning
 from sso.store import webhooks as stored_webhooks
 
 ROTATION_IS_LATE = timedelta(days=2)
@@ -121,6 +122,29 @@ def webhooks() -> Findings:
     if not failing:
         message = Message("%(count)s registered, none of them fails", count=len(rows))
         yield ok("webhooks", message)
+
+
+def provisioning() -> Findings:
+    """Check that no application's SCIM service has been failing for long."""
+    rows = stored_provisioning.every()
+    counts = {row.client_id: stored_provisioning.counts(row.client_id) for row in rows}
+    db.session.rollback()
+    late = clock.now() - WEBHOOK_IS_LATE
+    failing = 0
+    for row in rows:
+        given_up = counts[row.client_id][2]
+        if row.failing_since and row.failing_since < late:
+            message = Message("failing since %(time)s", time=_minute(row.failing_since))
+        elif given_up:
+            message = Message("%(count)s people are not there as they are here", count=given_up)
+        else:
+            continue
+        failing += 1
+        hint = Message("see: %(command)s", command=f"{COMMAND} scim show {row.client_id}")
+        yield warning("provisioning", at(row.client_id, message), hint)
+    if not failing:
+        message = Message("%(count)s registered, none of them fails", count=len(rows))
+        yield ok("provisioning", message)
 
 
 def webhook_fault(text: str) -> str:
@@ -367,6 +391,9 @@ def waiting(most: int | None = None) -> list[Message]:
         for row in stored_webhooks.every()
     ):
         stale.append(Message("secrets of webhooks"))
+    tokens = [row.sealed_token for row in stored_provisioning.every() if row.sealed_token]
+    if not all(secrets.can_decrypt_scim_token(newest, token) for token in tokens):
+        stale.append(Message("tokens for SCIM services"))
     try:
         if chain.is_rekeying_due():
             stale.append(Message("the audit trail"))

@@ -121,15 +121,16 @@ PAUSE = 0.02  # seconds between two batches, so that servers can write to SQLite
 def reencrypt(over_faults: bool, as_json: bool) -> None:
     """Encrypt stored secrets with SSO_SECRET_KEY instead of SSO_SECRET_KEY_PREVIOUS.
 
-    These are signing keys, secrets of authenticator apps and of webhooks, and the chain of the
-    audit trail. The service keeps running. The command can be interrupted and run again; when it
-    ends with 0 everywhere, nothing needs the previous key.
+    These are signing keys, secrets of authenticator apps and of webhooks, tokens for SCIM services,
+    and the chain of the audit trail. The service keeps running. The command can be interrupted and
+    run again; when it ends with 0 everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
     report: dict[str, ReencryptionCount] = {"signing_keys": upkeep.reencrypt_signing_keys()}
     with progress_bar("Authenticator apps", as_json) as done:
         report["totp_secrets"] = upkeep.reencrypt_totp_secrets(done)
     report["webhook_secrets"] = upkeep.reencrypt_webhook_secrets()
+    report["scim_tokens"] = upkeep.reencrypt_scim_tokens()
     with progress_bar("Audit events", as_json) as done:
         report["audit_events"] = _rekey_audit_events(over_faults, done)
     context.forget_keys()

@@ -8,12 +8,12 @@ the surfaces with this table.
 """
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
+from sso.config import client_urls
 from sso.config.auth_methods import ANY_AUTH_METHOD, AUTH_METHODS, FAPI2, NO_AUTH_METHOD
 from sso.config.auth_methods import PRIVATE_KEY_JWT as KEY
 from sso.config.fields import Fact, Field, InPreset, Input, Kind, Option, Stored
-from sso.config.urls import call_error, home_url_error, is_loopback, origin, strict_url_error
+from sso.config.urls import home_url_error
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.crypto.keys import ALGORITHMS as SERVER_ALGORITHMS
@@ -21,67 +21,6 @@ from sso.flow import forwarded, role_claims
 from sso.flow.scopes import DEFAULT_SCOPE, SCOPES
 from sso.i18n import N_
 from sso.i18n.message import Message
-
-
-def _backchannel_error(text: str) -> Message | None:
-    """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
-    if error := strict_url_error(text):
-        return error
-    if urlsplit(text).scheme not in ("http", "https"):
-        return Message("it is neither http nor https")
-    return Message("it has a fragment") if "#" in text else call_error(text)
-
-
-def _web_url_error(text: str) -> Message | None:
-    """The browser is sent there."""
-    if error := strict_url_error(text):
-        return error
-    if urlsplit(text).scheme not in ("http", "https"):
-        return Message("it is neither http nor https")
-    return Message("it has a fragment") if "#" in text else None
-
-
-def _jwks_uri_error(text: str) -> Message | None:
-    if error := strict_url_error(text):
-        return error
-    if urlsplit(text).scheme != "https":
-        return Message("it is not https")
-    return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)
-
-
-def _issuer_error(text: str) -> Message | None:
-    """OIDC Discovery §3: an issuer has neither a query nor a fragment."""
-    if error := _jwks_uri_error(text):
-        return error
-    return Message("it has a query") if "?" in text else None
-
-
-def _id_jag_audience_error(text: str) -> Message | None:
-    """An entry is `ISSUER CLIENT_ID [SCOPE…]`; the issuer is never called from here."""
-    issuer, *rest = text.split(" ")
-    if not rest or not all(rest):
-        return Message("it is not an issuer and a client ID, with one space between them")
-    if any(len(name) > 200 or not (name.isascii() and name.isprintable()) for name in rest):
-        return Message("it has a client ID or a scope that is too long, or not ASCII")
-    if error := strict_url_error(issuer):
-        return error
-    parts = urlsplit(issuer)
-    if parts.scheme != "https":
-        return Message("it is not https")
-    return Message("it has a query or a fragment") if "?" in issuer or "#" in issuer else None
-
-
-def _origin_error(text: str) -> Message | None:
-    """Return why browsers would not send a text as the origin of an application."""
-    if error := strict_url_error(text):
-        return error
-    parts = urlsplit(text)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        return Message("it is not https")
-    if text != origin(text):
-        return Message("it is more than scheme, host in lower case and port, or has a usual port")
-    return None
-
 
 AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
 CLIENT_CREDENTIALS = "client_credentials"
@@ -115,6 +54,7 @@ PANELS = (
     ASSURANCE := N_("High assurance"),
     ASSERTIONS := N_("Identity assertions"),
     PROXY := N_("Behind a proxy"),
+    PROVISIONING := N_("People in the application (SCIM)"),
     SAML := N_("SAML"),
 )
 _TABLE = (
@@ -149,7 +89,7 @@ _TABLE = (
     ),
     Field(
         "backchannel_logout_uri", Kind.URL, "URL that gets a logout token when a user signs out.",
-        noun=Message("the back-channel logout address"), url_error=_backchannel_error,
+        noun=Message("the back-channel logout address"), url_error=client_urls.backchannel_error,
         option=Option("backchannel-logout-uri", metavar="URI",
                       removal="Remove the back-channel logout URI."),
         form=Input(N_("Back-channel logout URI"),
@@ -302,7 +242,7 @@ _TABLE = (
         "id_jag_audiences", Kind.ISSUERS,
         "Servers that it gets identity assertions (ID-JAG) for: ISSUER CLIENT_ID [SCOPE…]",
         default=[], noun=Message("the audience of identity assertions"),
-        url_error=_id_jag_audience_error,
+        url_error=client_urls.id_jag_audience_error,
         option=Option("id-jag-audience",
                       "A server that it gets identity assertions (ID-JAG) for, its client ID there "
                       "and the scopes that it can request there; without scopes, any.",
@@ -316,7 +256,8 @@ _TABLE = (
     Field(
         "id_jag_issuers", Kind.ISSUERS,
         "Issuers whose identity assertions (ID-JAG) it may present.",
-        default=[], noun=Message("the issuer of identity assertions"), url_error=_issuer_error,
+        default=[], noun=Message("the issuer of identity assertions"),
+        url_error=client_urls.issuer_error,
         option=Option("id-jag-issuer", metavar="URL"),
         form=Input(N_("Issuers whose identity assertions it may present, one on each line"),
                    N_("Servers that vouch for their users here: https://idp.example.com"), rows=2,
@@ -326,7 +267,7 @@ _TABLE = (
     Field(
         "proxy_urls", Kind.ORIGINS,
         "Where it is reached behind a proxy that asks this server (forward auth): scheme and host.",
-        default=[], noun=Message("the URL behind the proxy"), url_error=_origin_error,
+        default=[], noun=Message("the URL behind the proxy"), url_error=client_urls.origin_error,
         option=Option("proxy-url", metavar="URL"),
         form=Input(N_("URLs behind a proxy, one on each line"),
                    N_("For applications without a sign-in of their own: the proxy asks this server."
@@ -343,6 +284,28 @@ _TABLE = (
                    N_("One path, such as /health, or all below it: /static/*"), rows=2,
                    panel=PROXY),
         fact=Fact(N_("Paths without sign-in")),
+    ),
+    Field(
+        "scim_url", Kind.URL,
+        "Where people who may use it are created, changed and deactivated: the base URL of its "
+        "SCIM 2.0 service.",
+        noun=Message("the SCIM URL"), url_error=client_urls.scim_url_error,
+        option=Option("scim-url", metavar="URL", removal="Stop provisioning; people there stay."),
+        form=Input(N_("SCIM URL"),
+                   N_("People who may use the application are created, changed and deactivated "
+                      "there: https://app.example.com/scim/v2"), panel=PROVISIONING),
+        fact=Fact(),
+    ),
+    Field(
+        "scim_attributes", Kind.CLAIMS,
+        "Attributes that are also sent by SCIM, each with a source as claims have.",
+        default=[],
+        option=Option("scim-attribute", "An attribute that is also sent by SCIM, and its source as "
+                      "claims have it: title=attribute:job_title.", metavar="NAME=SOURCE"),
+        form=Input(N_("Attributes that are also sent by SCIM, one on each line"),
+                   N_("The attribute and its source: title=attribute:job_title"), rows=2,
+                   panel=PROVISIONING),
+        fact=Fact(N_("Also sent by SCIM")),
     ),
     Field("preset", Kind.OBJECT, "The known application that it was registered for."),
     Field(
@@ -400,6 +363,25 @@ _TABLE = (
         fact=Fact(N_("DPoP nonce"), on=N_("Required"), off=""),
     ),
     Field(
+        "scim_everyone", Kind.SWITCH,
+        "Provision everybody by SCIM, if no group is required.",
+        option=Option("scim-everyone",
+                      update="Whether everybody is provisioned, if no group is required."),
+        form=Input(N_("Provision everybody, if no group is required"),
+                   N_("Otherwise, members of its groups are provisioned."), panel=PROVISIONING),
+        fact=Fact(N_("Provisions everybody"), off=""),
+    ),
+    Field(
+        "scim_delete", Kind.SWITCH,
+        "Delete people by SCIM who lose access, in place of deactivating them.",
+        option=Option("scim-delete",
+                      update="Whether people who lose access are deleted there, and not only "
+                      "deactivated."),
+        form=Input(N_("Delete people there who lose access"),
+                   N_("Otherwise they are deactivated there."), panel=PROVISIONING),
+        fact=Fact(N_("Deletes people there"), off=""),
+    ),
+    Field(
         "profile", Kind.CHOICE, "fapi2: FAPI 2.0 Security Profile. Needs jwks or jwks_uri.",
         choices=(FAPI2,), titles={FAPI2: "FAPI 2.0"},
         noun=Message("the profile"),
@@ -421,7 +403,7 @@ _TABLE = (
     ),
     Field(
         "jwks_uri", Kind.URL, "URL of the application's public keys.",
-        url_error=_jwks_uri_error,
+        url_error=client_urls.jwks_uri_error,
         option=Option("jwks-uri", metavar="URL"),
         form=Input(N_("URL of its public keys"), N_("Or those of the trusted issuer."), panel=KEYS),
         fact=Fact(),
@@ -429,7 +411,7 @@ _TABLE = (
     Field(
         "trust_issuer", Kind.URL,
         "Issuer whose JWTs authenticate the application, instead of its own key.",
-        noun=Message("the trusted issuer"), url_error=_issuer_error,
+        noun=Message("the trusted issuer"), url_error=client_urls.issuer_error,
         option=Option("trust-issuer", metavar="URL", removal="Remove the trusted issuer."),
         form=Input(N_("Trusted issuer"),
                    N_("Its JWTs authenticate the application, as those of GitHub Actions do."),
@@ -507,7 +489,7 @@ _TABLE = (
     ),
     Field(
         "saml_logout_url", Kind.URL, "SAML: URL for single logout by redirect.",
-        noun=Message("the single logout URL"), url_error=_web_url_error,
+        noun=Message("the single logout URL"), url_error=client_urls.web_url_error,
         option=Option("slo-url", metavar="URL", removal="Remove the single logout URL."),
         form=Input(N_("SAML: single logout URL"),
                    N_("Where the browser goes when a person signs out."), panel=SAML),

@@ -165,3 +165,31 @@ def webhook_headers(secret: str, message_id: str, at: datetime, body: str) -> di
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": Signer(secret).sign(message_id, at, body),
     }
+
+
+_SCIM_PURPOSE = "SCIM token"
+
+
+def encrypt_scim_token(secret_keys: SecretKeys, token: str) -> str:
+    return encrypt(secret_keys, _SCIM_PURPOSE, token.encode())
+
+
+def decrypt_scim_token(secret_keys: SecretKeys, encrypted: str) -> str:
+    """Return the clear token. Raises `InvalidToken` if none of the secret keys decrypts it."""
+    return decrypt(secret_keys, _SCIM_PURPOSE, encrypted).decode()
+
+
+def can_decrypt_scim_token(secret_keys: SecretKeys, encrypted: str) -> bool:
+    try:
+        decrypt_scim_token(secret_keys, encrypted)
+    except InvalidToken:
+        return False
+    return True
+
+
+def reencrypt_scim_token(secret_keys: SecretKeys, encrypted: str) -> str | None:
+    """Encrypt a token with the first secret key; return `None` if it already is.
+
+    Raises `InvalidToken` if none of the secret keys decrypts it.
+    """
+    return reencrypt(secret_keys, _SCIM_PURPOSE, encrypted)

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         people,
         people_import,
         people_list,
+        provisioning,
         server_pages,
         session_list,
         troubleshooting,
@@ -85,6 +86,7 @@ else:
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     server_pages = program.late_functions("sso.endpoints.admin.server_pages")
     session_list = program.late_functions("sso.endpoints.admin.session_list")
+    provisioning = program.late_functions("sso.endpoints.admin.provisioning")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
     webhooks = program.late_functions("sso.endpoints.admin.webhooks")
 
@@ -240,6 +242,14 @@ ROUTES = (
           needs=permissions.APPLICATIONS),
     Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview, GET,
           ADMIN, needs=permissions.APPLICATIONS),
+    Route("{base}/admin/application/provisioning", "provisioning", provisioning.people, GET,
+          ADMIN, needs=permissions.APPLICATIONS),
+    Route("{base}/admin/application/provisioning/test", "provisioning_test", provisioning.test,
+          blueprint=ADMIN, flooding=limiting.TEST_WEBHOOK, needs=permissions.APPLICATIONS),
+    Route("{base}/admin/application/provisioning/token", "provisioning_token", provisioning.token,
+          blueprint=ADMIN, needs=permissions.APPLICATIONS),
+    Route("{base}/admin/application/provisioning/retry", "provisioning_retry", provisioning.retry,
+          blueprint=ADMIN, needs=permissions.APPLICATIONS),
     Route("{base}/admin/apis", "apis", admin_apis.registered, GET, ADMIN,
           needs=permissions.APPLICATIONS),
     Route("{base}/admin/apis/export", "apis_export", admin_apis.export, GET, ADMIN,

@@ -100,6 +100,14 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
                     "secret key that they were encrypted with as SSO_SECRET_KEY_PREVIOUS"
                 )
+            if not all(
+                crypto_secrets.can_decrypt_scim_token(secret_keys, encrypted)
+                for encrypted in migrations.encrypted_scim_tokens(connection)
+            ):
+                raise MoveRefused(
+                    "SSO_SECRET_KEY does not open the backup's tokens for SCIM services; give the "
+                    "secret key that they were encrypted with as SSO_SECRET_KEY_PREVIOUS"
+                )
             return _fill(connection, db.engine, report, schema.newest())
     except DatabaseError as error:
         if "file is not a database" in str(error.orig):

@@ -24,7 +24,7 @@ from sso.mfa import totp
 from sso.models import KeyState
 from sso.services import accounts
 from sso.services import identities as linking
-from sso.store import expired, factors, identities, webhooks
+from sso.store import expired, factors, identities, provisioning, webhooks
 from sso.store import keys as stored_keys
 from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
@@ -146,6 +146,22 @@ def reencrypt_webhook_secrets() -> ReencryptionCount:
         else:
             changed += bool(text and webhooks.replace_secret(row.id, before, text))
     return _done("webhook_secrets", changed, unreadable)
+
+
+def reencrypt_scim_tokens() -> ReencryptionCount:
+    """Encrypt the tokens for SCIM services with the newest secret key, and commit."""
+    changed, unreadable = 0, []
+    for row in provisioning.every():
+        before = row.sealed_token
+        try:
+            text = before and secrets.reencrypt_scim_token(context.settings().secret_keys, before)
+        except secrets.InvalidToken:
+            unreadable.append(row.client_id)
+        else:
+            changed += bool(
+                before and text and provisioning.replace_token(row.client_id, before, text)
+            )
+    return _done("scim_tokens", changed, unreadable)
 
 
 def _done(kind: str, changed: int, unreadable: list[str]) -> ReencryptionCount:

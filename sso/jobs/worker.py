@@ -14,7 +14,7 @@ from sso.audit import chain
 from sso.crypto import keys
 from sso.database import postgresql
 from sso.extensions import db
-from sso.jobs import logout_delivery, mail, upkeep, webhook_delivery
+from sso.jobs import logout_delivery, mail, scim_delivery, upkeep, webhook_delivery
 from sso.services import signing_keys
 from sso.store import expired, outbox
 from sso.store import keys as stored_keys
@@ -59,6 +59,7 @@ def rotate_aged_keys() -> int:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("deliver to webhooks", 1, webhook_delivery.deliver_due),
+    *(Job(name, 1, run) for name, run in scim_delivery.RUNS),
     Job("send mails", 1, mail.deliver_due),
     Job("seal audit events", 1, chain.append_due),
     Job("ask directories again", 30, upkeep.recheck_directories),

@@ -20,7 +20,7 @@ from sso import clock, context
 from sso.database import schema
 from sso.extensions import db
 from sso.models import KeyState
-from sso.store import identities, keys, outbox, webhooks
+from sso.store import identities, keys, outbox, provisioning, webhooks
 from sso.store.outbox import Outbox
 
 logger = logging.getLogger("sso.metrics")
@@ -118,6 +118,7 @@ def _directory_ages() -> Reading:
 _OUTBOXES: dict[str, Outbox[Any]] = {
     "logout": outbox.LOGOUTS,
     "mail": outbox.MAILS,
+    "scim": provisioning.outbox,
     "webhook": webhooks.outbox,
 }
 

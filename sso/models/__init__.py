@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from sso.models.outbox import Mail as Mail
     from sso.models.outbox import Webhook as Webhook
     from sso.models.outbox import WebhookDelivery as WebhookDelivery
+    from sso.models.provisioning import ScimChange as ScimChange
+    from sso.models.provisioning import ScimReceiver as ScimReceiver
+    from sso.models.provisioning import ScimResource as ScimResource
     from sso.models.records import AuditChain as AuditChain
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Refusal as Refusal
@@ -66,6 +69,7 @@ _TABLES = {
     ),
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
+    "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),

@@ -84,6 +84,27 @@ class ClientRegistration:
         return entries
 
     @property
+    def scim_url(self) -> str | None:
+        """The base URL of the SCIM service where its people are provisioned."""
+        return str(self.client_metadata.get("scim_url", "")) or None
+
+    @property
+    def scim_everyone(self) -> bool:
+        """Whether everybody is provisioned there, if everybody may use it."""
+        return bool(self.client_metadata.get("scim_everyone"))
+
+    @property
+    def scim_delete(self) -> bool:
+        """Whether people who lose access are deleted there, and not only deactivated."""
+        return bool(self.client_metadata.get("scim_delete"))
+
+    @property
+    def scim_attributes(self) -> list[str]:
+        """The entries of the attributes that are sent there (see `flow.scim_attributes`)."""
+        entries: list[str] = self.client_metadata.get("scim_attributes", [])
+        return entries
+
+    @property
     def named_groups(self) -> list[str]:
         """The groups that decide who may use it, or what it learns about people."""
         of_claims = own_claims.groups_in(self.own_claims)

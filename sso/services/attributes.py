@@ -27,7 +27,7 @@ from sso.services import checks, roles
 from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
-from sso.store import clients, users
+from sso.store import clients, provisioning, users
 
 _declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
 
@@ -128,8 +128,8 @@ def delete(actor: Actor, name: str) -> int:
         raise LookupError(name)
     holders = [
         client.client_id
-        for client in clients.with_own_claims()
-        if name in own_claims.attributes_in(client.own_claims)
+        for client in {*clients.with_own_claims(), *provisioning.clients()}
+        if name in own_claims.attributes_in([*client.own_claims, *client.scim_attributes])
     ]
     if holders:
         raise Invalid(
@@ -277,11 +277,16 @@ def client_errors(
     """
     errors: list[str] = list(own_claims.errors(entries, has_assertions=has_assertions))
     errors += checks.group_errors(own_claims.groups_in(entries), own_claims.groups_in(before))
+    return errors + unknown_in(entries, before)
+
+
+def unknown_in(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
+    """Return an error for each attribute that entries name, those before do not, and nobody
+    defined.
+    """
     added = own_claims.attributes_in(entries) - own_claims.attributes_in(before)
     missing = sorted(added - definitions().keys()) if added else []
-    return errors + [
-        Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing
-    ]
+    return [Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing]
 
 
 def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:

@@ -27,6 +27,7 @@ from sso.services import (
     attributes,
     checks,
     own_apis,
+    provisioning,
     proxied_clients,
     revocation,
     saml_checks,
@@ -80,7 +81,8 @@ def register(
     """
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     own_apis.require_operator(actor, entries)
-    attributes.hold(fields.get("own_claims"))
+    provisioning.require_may_call(actor, fields.get("scim_url"))
+    attributes.hold([*(fields.get("own_claims") or ()), *(fields.get("scim_attributes") or ())])
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
@@ -88,6 +90,8 @@ def register(
     _keep_entity_id(client)
     named_groups.ensure(client.named_groups)
     clients.replace_logo(client.client_id, fields.get("logo"))
+    if client.scim_url:
+        provisioning.keep(client, ())
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret
 
@@ -150,7 +154,9 @@ def change(
     edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS_OF_CLIENT]
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
-    attributes.hold(fields.get("own_claims") or "own_claims" in (lists or {}))
+    attributes.hold(
+        any(fields.get(name) or name in (lists or {}) for name in ("own_claims", "scim_attributes"))
+    )
     apis.hold(entries)
     client = _locked(client_id)
     # A service has no people, whose groups count.
@@ -158,6 +164,7 @@ def change(
         own_apis.require_operator(actor, [*client.client_metadata.get("apis", ()), *entries])
     before = described(client)
     differences.require_unchanged(expected, before)
+    provisioning.require_may_call(actor, fields.get("scim_url"), client.scim_url)
     changes, notes = _alter(client, before, fields, lists, secret)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
@@ -174,6 +181,8 @@ def change(
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
         revocation.end_lost_access(grants.users_not_admitted(client), [client])
+    if "scim_url" in before or "scim_url" in changes:
+        provisioning.keep(client, changes, before.get("scim_url"))
     if changes:
         names = " ".join(changes)
         audit.event(
@@ -361,6 +370,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     is_saml = "saml_entity_id" in metadata
     of_claims, earlier = (of.get("own_claims", []) for of in (metadata, before))
     errors += attributes.client_errors(of_claims, earlier, has_assertions=is_saml)
+    errors += provisioning.client_errors(metadata, before)
     if before and is_saml != client.is_saml:
         errors.append(Message("a client speaks SAML or not; register another one instead"))
     is_public = not is_saml and metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD

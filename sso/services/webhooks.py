@@ -238,8 +238,18 @@ def _url_error(actor: Actor, url: str) -> Message | None:
         return call_error(url)
     if not (parts.scheme == "http" and is_loopback(parts.hostname)):
         return Message("it is not https (http is for this machine alone)")
-    # Programs on the server's machine may trust every client that reaches them.
-    is_own_machine = is_loopback(urlsplit(context.settings().base_url).hostname)
-    if actor.user_id is not None and not is_own_machine:
+    if is_for_commands(actor, url):
         return Message("it is not https (http is for commands on this machine)")
     return call_error(url)
+
+
+def is_for_commands(actor: Actor, url: str) -> bool:
+    """Return whether only commands on this machine may set a URL that is called.
+
+    Programs on the server's machine may trust every client that reaches them.
+    """
+    if urlsplit(url).scheme == "https":
+        return False
+    is_own_machine = is_loopback(urlsplit(context.settings().base_url).hostname)
+    is_command = actor.user_id is None and actor.token is None and actor.service is None
+    return not is_command and not is_own_machine

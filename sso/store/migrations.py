@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sso import models
 from sso.database import dialects, schema
 from sso.extensions import Base, UtcDateTime, db
-from sso.models import Heartbeat, SigningKey, Webhook
+from sso.models import Heartbeat, ScimReceiver, SigningKey, Webhook
 from sso.store import groups
 
 _migrate = Migrate(directory=str(schema.FOLDER), render_as_batch=True)
@@ -127,6 +127,11 @@ def signing_keys(connection: Connection) -> list[Any]:
 
 def encrypted_webhook_secrets(connection: Connection) -> list[str]:
     return list(connection.scalars(select(Webhook.sealed_secret)))
+
+
+def encrypted_scim_tokens(connection: Connection) -> list[str]:
+    has_token = ScimReceiver.sealed_token.is_not(None)
+    return list(connection.scalars(select(ScimReceiver.sealed_token).where(has_token)))
 
 
 def copy(

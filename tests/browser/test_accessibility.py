@@ -160,12 +160,17 @@ def test_administration(page: Page, site: Site) -> None:
         "--title", "Plan", "--self-service",
     )  # fmt: skip
     site.server.flask("attribute", "define", f"b{linked.hex}", "--type", "list")
+    client_id = site.server.register(
+        "Wiki", "https://wiki.example/cb", "--scim-url", "https://wiki.example/", "--scim-everyone"
+    )["client_id"]
+    provisioned = f"/application/provisioning?id={client_id}"
     edits = (f"/attribute?name=a{linked.hex}", person.replace("?", "/attributes?"),
              person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
              group.replace("?", "/delete?"), group.replace("?", "/owners?"),
              f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
              f"/api/edit?id={api}", f"/api/secret?id={api}",
-             f"/api/act?id={api}&do=delete")  # fmt: skip
+             f"/api/act?id={api}&do=delete", provisioned, provisioned.replace("?", "/test?"),
+             provisioned.replace("?", "/token?"))  # fmt: skip
     for path in (*ADMIN_PAGES, person, *edits):
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"

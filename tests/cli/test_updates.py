@@ -88,7 +88,7 @@ def test_help_promises_an_empty_list_where_there_may_be_one(app: Flask, run: Any
     for kind, who in (("client", client.client_id), ("user", user.email)):
         told = " ".join(run(kind, "update", "--help").stdout.split())
         options = re.findall(r"(--set-[a-z-]+) \S+ Replace them all. ([^-]+)", told)
-        assert len(options) == {"client": 13, "user": 1}[kind]
+        assert len(options) == {"client": 14, "user": 1}[kind]
         for option, promise in options:
             emptied = run(kind, "update", who, option, "")
             assert (emptied.exit_code == 0) == ('"" leaves none' in promise), option

@@ -142,6 +142,7 @@ _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webh
 _APIS = "tests/applications/test_apis.py runs it"
 _PROXIED = "tests/applications/test_assertions.py runs it"
 _ATTRIBUTES = "tests/cli/test_attributes.py and tests/endpoints/test_own_claims.py run its options"
+_OUTWARDS = "tests/provisioning runs it against real SCIM services"
 _NAMED = "tests/applications/test_remote_user.py runs it"
 _EXCHANGE = "tests/oauth/grants/test_token_exchange.py does so"
 _SERVICE = "tests/oauth/grants/test_client_credentials.py asks for such tokens"
@@ -266,6 +267,10 @@ NOT_RUN = {
     ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
     "--event user_created --event user_deleted": _WEBHOOKS,
     ".venv/bin/flask webhook list": _WEBHOOKS,
+    ".venv/bin/flask client update Wiki --add-group staff "
+    "--scim-url https://wiki.example.com/scim/v2": _OUTWARDS,
+    ".venv/bin/flask client update Wiki --add-scim-attribute title=attribute:job_title": _OUTWARDS,
+    ".venv/bin/flask scim plan Wiki": _OUTWARDS,
     '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
         "tests/cli/test_api_tokens.py runs all of flask api-token",
     "Authorization: Bearer sso_api_…": "a header",

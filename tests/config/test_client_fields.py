@@ -46,6 +46,8 @@ VALUES = {
     "default_api": API,
     "id_jag_audiences": ["https://chat.example books read"],
     "id_jag_issuers": ["https://idp.example"],
+    "scim_url": "https://books.example/scim/v2",
+    "scim_attributes": ["title=constant:Reader"],
     "preset": {"name": "grafana"},
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",

@@ -27,6 +27,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import PASSWORD, ensure_keys, retire, rotate
 from tests.support.processes import ROOT, SECRET_KEY
+from tests.support.scim_receivers import connect, receiver_of
 from tests.support.second_factors import code_of, enrol_totp, is_signed_in
 
 NEW = "the secret key that comes after the one for tests"
@@ -83,6 +84,7 @@ def test_everything_goes_on(
     with apps.old.app_context():
         webhook, hook_secret = webhooks.create(audit.SYSTEM, "https://h.example/", ["signed_in"])
         db.session.commit()
+    receiver = connect(apps.old, "https://scim.example/")
     waiting = Browser(apps.old)
     waiting.authorize(client, scope="openid")  # the sign-in page, with a request that waits
 
@@ -95,7 +97,9 @@ def test_everything_goes_on(
     assert waiting.submit(code=code_of(secret)).code
     with apps.new.app_context():
         assert "secrets of webhooks" in components.waiting()
-    changed = {"signing_keys": 8, "totp_secrets": 1, "webhook_secrets": 1, "audit_events": 0}
+        assert "tokens for SCIM services" in components.waiting()
+    changed = {"signing_keys": 8, "totp_secrets": 1, "webhook_secrets": 1,
+               "scim_tokens": 1, "audit_events": 0}  # fmt: skip
     assert reencrypt(apps.both) == changed
     assert reencrypt(apps.both) == dict.fromkeys(changed, 0)
 
@@ -115,6 +119,8 @@ def test_everything_goes_on(
         sealed = next(one for one in stored_webhooks.every() if one.id == webhook.id).sealed_secret
         secret_keys = apps.new.extensions["sso.settings"].secret_keys
         assert secrets.decrypt_webhook_secret(secret_keys, sealed) == hook_secret
+    token = receiver_of(apps.new, receiver).sealed_token or ""
+    assert secrets.decrypt_scim_token(secret_keys, token) == "a-token"
 
 
 def test_without_the_previous_key_browsers_begin_anew(

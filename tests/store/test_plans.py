@@ -32,6 +32,7 @@ READ_WHOLE = {
     "signing_keys",
     "imported_hashes",
     "webhooks",
+    "scim_receivers",
     "attributes",
     "alembic_version",
 }  # a handful of rows, needed all together

@@ -15,7 +15,7 @@ from sso.config import images
 from sso.config.client_fields import FIELDS
 from sso.config.fields import Kind
 from sso.endpoints import page
-from sso.endpoints.admin import access, admin_page, troubleshooting
+from sso.endpoints.admin import access, admin_page, provisioning, troubleshooting
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.client_form import (
@@ -113,6 +113,7 @@ def application() -> Response:
         facts=_facts(client, fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
+        summary=provisioning.summary(client),
         buttons=APPLICATION.buttons(client, "application_act"),
     )
 

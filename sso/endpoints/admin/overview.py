@@ -32,7 +32,7 @@ from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
 from sso.services import agent_identity
-from sso.store import keys, outbox, totals, webhooks
+from sso.store import keys, outbox, provisioning, totals, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
@@ -101,6 +101,7 @@ _NOW = {
     "keys": components.signing_key_life,
     "worker": components.worker,
     "webhooks": components.webhooks,
+    "provisioning": components.provisioning,
 }
 _MOST_APPS = 2000  # authenticator apps; `doctor` checks all
 _EACH_MINUTE: Mapping[str, Callable[[], Findings]] = {
@@ -148,6 +149,7 @@ LABELS = {
     "metadata": N_("Server metadata (RFC 8414)"),
     "pooler": N_("Connection pooler"),
     others.PROVIDERS: N_("Sign-in providers"),
+    "provisioning": N_("People in applications (SCIM)"),
     "proxy headers": N_("Proxy headers"),
     "redis": N_("Redis"),
     "schema": N_("Database schema"),
@@ -181,6 +183,7 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
     N_("Emails"): outbox.MAILS,
     N_("Logout tokens"): outbox.LOGOUTS,
     N_("Webhooks"): webhooks.outbox,
+    N_("People in applications (SCIM)"): provisioning.outbox,
 }
 
 
@@ -316,6 +319,7 @@ _REMEDIES = {
     "keys": "keys",
     "mail": "emails",
     "webhooks": "webhooks",
+    "provisioning": "applications",
     "secret key": "keys",
     "imported passwords": "people",
     others.PROVIDERS: "providers",

@@ -35,7 +35,7 @@ from sso.models import (
     WebhookDelivery,
 )
 from sso.services import agents, api_tokens, attributes, group_owners, webhooks
-from sso.store import apis, keys, named_groups, users
+from sso.store import apis, keys, named_groups, provisioning, users
 from sso.web.headers import SCRIPT_POLICY
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
@@ -370,8 +370,12 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
     """What each page is about, by its path: a person, an application, … of this name."""
     dana = make_user(app, name=name, groups=[name])
     identifier = make_api(app, name=name, scopes={"read": name}, groups=[name])
-    client = make_client(app, name=name, apis=[identifier])
+    client = make_client(
+        app, name=name, apis=[identifier], scim_url="https://wiki.example/", scim_everyone=True
+    )
     with app.app_context():
+        provisioning.mark_due(client.client_id, {dana.id: name})
+        (account,) = provisioning.newest(client.client_id, 1)
         group = named_groups.find_by_name(name)
         token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
         agents.allow(audit.operator(), "agent.example")
@@ -392,7 +396,8 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
                "api-token": token.id, "api": api.api_id,
                "mcp-server": api.api_id, "provider": "corp", "webhook": webhook.id,
-               "email": mail.id, "audit": event_id, "webhook/retry": delivery.id}  # fmt: skip
+               "email": mail.id, "audit": event_id, "webhook/retry": delivery.id,
+               "application/provisioning/retry": account.id}  # fmt: skip
         kid = next(one.kid for one in keys.every_signing_key() if one.state == "next")
     actions = {"person": "delete", "application": "delete", "api": "delete", "mcp-servers": "block",
                "webhook": "delete", "email": "delete", "emails": "retry"}  # fmt: skip

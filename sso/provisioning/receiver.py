@@ -1,0 +1,256 @@
+"""The SCIM service of an application: what is sent to it, over guarded HTTP.
+
+scim2-client makes the requests and checks the answers. It has engines for several HTTP libraries;
+this one uses `http_call`, which follows no redirects, calls no address that is never called, and
+ends by a deadline and a size.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from scim2_client import BaseSyncSCIMClient, RequestNetworkException, SCIMClientException
+from scim2_models import EnterpriseUser, ResourceType, SCIMException, ScimProvider, User
+
+from sso.models.provisioning import MAX_REMOTE_ID
+from sso.process import http_call
+
+SECONDS = http_call.SECONDS  # for one request
+MOST_BYTES = 1024 * 1024  # of an answer
+PAGE = 100  # resources that are requested at once
+MOST_LISTED = 200_000  # resources of a list
+_LONGEST_PAUSE = timedelta(hours=1)  # whatever a receiver asks for
+_UNKNOWN, _TAKEN = 404, 409
+_UNABLE = (400, 405, 501)  # some services know no PATCH
+_MODEL = User[EnterpriseUser]
+# The whole service is concerned, and not this person.
+_OF_SERVICE = (401, 403, 408, 429)
+
+
+class CallError(Exception):
+    """A request failed; `str()` is a short reason.
+
+    `status`: of the answer, if there was one. `is_of_service`: others would fail, too. `pause`:
+    what the receiver asked for.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        status: int | None = None,
+        *,
+        is_of_service: bool = False,
+        pause: timedelta | None = None,
+    ) -> None:
+        super().__init__(reason[:200])
+        self.status, self.is_of_service, self.pause = status, is_of_service, pause
+
+
+@dataclass(frozen=True)
+class _Response:
+    """An answer as scim2-client reads it."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
+
+
+class _Client(BaseSyncSCIMClient):
+    """scim2-client over `http_call`."""
+
+    def __init__(self, url: str, token: str) -> None:
+        super().__init__(
+            provider=ScimProvider(
+                models=(User, EnterpriseUser), resource_types=[ResourceType.from_resource(_MODEL)]
+            ),
+            check_response_payload=False,
+            check_response_content_type=False,
+            check_response_status_codes=False,
+        )
+        self.last: _Response | None = None
+        self._url = url.rstrip("/")
+        self._headers = {"Accept": "application/scim+json, application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def request(self, method: str, url: str, **options: Any) -> _Response:
+        """Send a request below the URL; scim2-client calls this."""
+        self.last, headers, body = None, dict(self._headers), None
+        if (payload := options.get("json")) is not None:
+            headers["Content-Type"] = "application/scim+json"
+            body = json.dumps(payload).encode()
+        query = urlencode(options.get("params") or {}, quote_via=quote)
+        target = f"{self._url}/{url.lstrip('/')}" + (f"?{query}" if query else "")
+        try:
+            answer = http_call.call(
+                method, target, body, headers, seconds=SECONDS, read=MOST_BYTES + 1
+            )
+        except (OSError, HTTPException, ValueError) as error:
+            raise RequestNetworkException(message=f"{type(error).__name__}: {error}") from None
+        if len(answer.body) > MOST_BYTES:
+            raise RequestNetworkException(message=f"it answered more than {MOST_BYTES} bytes")
+        self.last = _Response(answer.status, answer.headers, answer.body)
+        return self.last
+
+
+class Receiver:
+    """What can be done at the SCIM service. All of it raises `CallError`."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self._client = _Client(url, token)
+
+    def test(self) -> None:
+        """Ask for one resource, and for nothing to be changed."""
+        self._page({"startIndex": 1, "count": 1})
+
+    def create(self, fields: Mapping[str, Any]) -> str | None:
+        """Create a user; return the id, or `None` if there is a user with this name already."""
+        try:
+            answer = self._call("create", self._resource(fields))
+        except CallError as error:
+            if error.status == _TAKEN:
+                return None
+            raise
+        return _id_of(answer)
+
+    def replace(self, remote_id: str, fields: Mapping[str, Any]) -> bool:
+        """Replace a user; return False if there is none with this id."""
+        try:
+            answer = self._call("replace", self._resource({**fields, "id": remote_id}))
+        except CallError as error:
+            if error.status == _UNKNOWN:
+                return False
+            raise
+        if answer is not None and _id_of(answer) != remote_id:
+            raise CallError("it answered with the id of somebody else")
+        return True
+
+    def deactivate(self, remote_id: str, fields: Mapping[str, Any] | None) -> bool:
+        """Deactivate a user; return False if there is none with this id.
+
+        `fields`: what is known about the user, for a service that replaces but does not patch.
+        """
+        change = {
+            "schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+            "Operations": [{"op": "replace", "value": {"active": False}}],
+        }
+        try:
+            self._call("modify", _MODEL, remote_id, change)
+        except CallError as error:
+            if error.status == _UNKNOWN:
+                return False
+            if error.status not in _UNABLE or fields is None:
+                raise
+            return self.replace(remote_id, {**fields, "active": False})
+        return True
+
+    def delete(self, remote_id: str) -> None:
+        """Delete a user; it is the same if there is none with this id."""
+        try:
+            self._call("delete", _MODEL, remote_id)
+        except CallError as error:
+            if error.status != _UNKNOWN:
+                raise
+
+    def find(self, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the user with this external id or, else, user name; `None` if there is none.
+
+        Raises `CallError`, also if an account of this name has another external id: it is somebody
+        else's.
+        """
+        external_id = fields["externalId"]
+        for name in ("externalId", "userName"):
+            text = json.dumps(fields[name], ensure_ascii=False)
+            users = self._page({"filter": f"{name} eq {text}"})[0]
+            # A service that ignores the filter answers with everybody.
+            matching = [user for user in users if _is_same(user.get(name), fields[name])]
+            if len(matching) > 1:
+                raise CallError(f"it has several users with this {name}")
+            if matching:
+                if matching[0].get("externalId") not in (None, "", external_id):
+                    raise CallError("its user of this name has another externalId")
+                return matching[0]
+        return None
+
+    def every(self) -> Iterator[Mapping[str, Any]]:
+        """Yield all users."""
+        start = 1
+        ids: set[str] = set()
+        while start <= MOST_LISTED:
+            users, total = self._page({"startIndex": start, "count": PAGE})
+            new = [user for user in users if user.get("id") not in ids]
+            yield from new
+            ids.update(str(user.get("id")) for user in new)
+            if not new or len(ids) >= total:
+                return
+            start += len(users)
+        raise CallError(f"it has more than {MOST_LISTED} users")
+
+    def _page(self, query: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], int]:
+        answer = self._call("query", _MODEL, None, dict(query), check_request_payload=False)
+        resources = answer.get("Resources", []) if isinstance(answer, dict) else None
+        total = answer.get("totalResults", 0) if isinstance(answer, dict) else 0
+        if not isinstance(resources, list) or not isinstance(total, int):
+            raise CallError("its list of users is none as RFC 7644 has it")
+        return [user for user in resources if isinstance(user, dict)], total
+
+    def _resource(self, fields: Mapping[str, Any]) -> Any:
+        return _MODEL.model_validate(dict(fields))
+
+    def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Perform an operation of scim2-client. An error of the service is no exception there."""
+        answer, fault = None, ""
+        try:
+            answer = getattr(self._client, operation)(*arguments, **options)
+        except RequestNetworkException as error:
+            raise CallError(error.message, is_of_service=True) from None
+        except (SCIMClientException, SCIMException, ValueError) as error:
+            fault = type(error).__name__
+        response = self._client.last
+        if response and not 200 <= response.status_code < 300:
+            raise _refusal(response, answer)
+        if fault:
+            about = "its answer is not" if response else "what is sent is not"
+            raise CallError(f"{about} as RFC 7644 has it ({fault})")
+        return answer
+
+
+def _refusal(response: _Response, answer: Any) -> CallError:
+    """Return the error for an answer that is no success."""
+    status = response.status_code
+    if 300 <= status < 400:
+        reason = f"it answered {status}; redirects are not followed"
+        return CallError(reason, status, is_of_service=True)
+    detail = answer.get("detail") if isinstance(answer, dict) else None
+    reason = f"it answered {status}"
+    if isinstance(detail, str) and detail.isprintable():
+        reason = f"{reason}: {detail}"
+    pause = _pause(response.headers.get("retry-after"))
+    is_of_service = status in _OF_SERVICE or status >= 500
+    return CallError(reason, status, is_of_service=is_of_service, pause=pause)
+
+
+def _pause(text: str | None) -> timedelta | None:
+    """Read Retry-After in seconds (RFC 9110 §10.2.3); its other form, a date, is left out."""
+    if text is None or not text.isdecimal() or len(text) > 9:
+        return None
+    return min(timedelta(seconds=int(text)), _LONGEST_PAUSE)
+
+
+def _id_of(answer: Any) -> str:
+    remote_id = answer.get("id") if isinstance(answer, dict) else None
+    if not isinstance(remote_id, str) or not 0 < len(remote_id) <= MAX_REMOTE_ID:
+        raise CallError("its answer has no id")
+    return remote_id
+
+
+def _is_same(answered: Any, sent: str) -> bool:
+    return isinstance(answered, str) and answered.casefold() == sent.casefold()
