@@ -65,10 +65,10 @@ def show(client_id: str, limit: int, as_json: bool) -> None:
     if rows:
         print_line()
         print_table(
-            ("ID", "NAME", "THERE", "LAST", "AT", "ATTEMPTS", "NEXT", "ERROR"),
+            ("ID", "KIND", "NAME", "THERE", "LAST", "AT", "ATTEMPTS", "NEXT", "ERROR"),
             [
-                (row.id, row.name, row.is_active, row.last_action, row.attempted_at, row.attempts,
-                 row.next_attempt_at, row.last_fault)
+                (row.id, row.kind, row.name, row.is_active, row.last_action, row.attempted_at,
+                 row.attempts, row.next_attempt_at, row.last_fault)
                 for row in rows
             ],
             whole_last=True,
@@ -266,7 +266,8 @@ def _state(row: dict[str, Any]) -> str:
 def _person(row: ScimResource) -> dict[str, Any]:
     return {
         "id": str(row.id),
-        "user": str(row.subject_id),
+        "kind": row.kind,
+        "subject": str(row.subject_id),
         "name": row.name,
         "remote_id": row.remote_id,
         "active": row.is_active,

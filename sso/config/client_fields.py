@@ -372,6 +372,15 @@ _TABLE = (
         fact=Fact(N_("Provisions everybody"), off=""),
     ),
     Field(
+        "scim_groups", Kind.SWITCH,
+        "Send its groups by SCIM, too, with the people who are in them.",
+        option=Option("scim-groups", update="Whether its groups are sent by SCIM, too."),
+        form=Input(N_("Send its groups, too"),
+                   N_("The groups that it requires are created there, with the people who are in "
+                      "them."), panel=PROVISIONING),
+        fact=Fact(N_("Sends its groups"), off=""),
+    ),
+    Field(
         "scim_delete", Kind.SWITCH,
         "Delete people by SCIM who lose access, in place of deactivating them.",
         option=Option("scim-delete",

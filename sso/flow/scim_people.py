@@ -11,6 +11,7 @@ from uuid import UUID
 from sso.flow import attributes, own_claims
 from sso.i18n.message import Message
 
+GROUP_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:Group"
 USER_SCHEMA = "urn:ietf:params:scim:schemas:core:2.0:User"
 ENTERPRISE_SCHEMA = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 # Attributes that entries may set, and where each one stands.
@@ -83,6 +84,11 @@ def resource(person: Person, entries: Sequence[str] = ()) -> dict[str, Any]:
     if ENTERPRISE_SCHEMA in fields:
         fields["schemas"].append(ENTERPRISE_SCHEMA)
     return fields
+
+
+def group_resource(group_id: UUID, name: str) -> dict[str, Any]:
+    """Return a group as a SCIM resource, without its members."""
+    return {"schemas": [GROUP_SCHEMA], "externalId": str(group_id), "displayName": name}
 
 
 def _put(fields: dict[str, Any], path: tuple[str, ...], value: str) -> None:

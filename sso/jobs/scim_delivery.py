@@ -21,9 +21,11 @@ from sso import audit, clock
 from sso.extensions import db
 from sso.flow import scim_people
 from sso.models import Client, ScimReceiver, ScimResource, User
+from sso.models.provisioning import GROUP
 from sso.process import program
 from sso.services import provisioning
 from sso.services.checks import Invalid
+from sso.store import named_groups
 from sso.store import provisioning as stored
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ AT_ONCE = 5  # people who are read together
 LEASE = timedelta(seconds=90)  # the time above, and what all calls about one person may take
 _LEAVING_PAUSE = timedelta(minutes=30)  # lost access is never given up
 CREATED, ADOPTED, CHANGED = "created", "adopted", "changed"
+_NOT_FOUND = "it has this user already, but does not find it"
 DEACTIVATED, DELETED, NOTHING = "deactivated", "deleted", "nothing"
 
 
@@ -110,6 +113,7 @@ def serve(target: Target, seconds: float = SECONDS) -> int:
         # After a failure one person at a time tells whether the receiver is back.
         due = stored.due(client_id, 1 if target.is_failing else AT_ONCE)
         people = stored.people([resource.subject_id for resource in due])
+        groups = _groups_there(target.client)
         db.session.commit()
         db.session.expunge_all()  # no transaction waits for the receiver
         if not due:
@@ -122,7 +126,11 @@ def serve(target: Target, seconds: float = SECONDS) -> int:
             try:
                 if target.error:
                     raise calls.CallError(target.error, is_of_service=True)
-                action = _send(receiver, target.client, resource, people.get(resource.subject_id))
+                if resource.kind == GROUP:
+                    action = _send_group(receiver, target.client, resource)
+                else:
+                    user = people.get(resource.subject_id)
+                    action = _send(receiver, target.client, resource, user, groups)
             except calls.CallError as error:
                 _record_failure(resource, error)
                 db.session.commit()
@@ -137,16 +145,94 @@ def serve(target: Target, seconds: float = SECONDS) -> int:
     return sent
 
 
+def _groups_there(client: Client) -> dict[str, str]:
+    """Return the ids there of the groups that are sent, by their names here."""
+    if not client.scim_groups:
+        return {}
+    names = client.named_groups
+    there = stored.groups_there(client.client_id)
+    return {name: there[name] for name in names if name in there}
+
+
 def digest(fields: Mapping[str, Any]) -> str:
     """Return what identifies the state of a person that was sent."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _send(receiver: Any, client: Client, resource: ScimResource, user: User | None) -> str:
-    """Make a person at the receiver as they are here; return what was done. Raises `CallError`."""
+def _send(
+    receiver: Any,
+    client: Client,
+    resource: ScimResource,
+    user: User | None,
+    groups: Mapping[str, str],
+) -> str:
+    """Make a person at the receiver as they are here; return what was done. Raises `CallError`.
+
+    `groups`: the ids of groups there, by their names here.
+    """
+    group_ids: set[str] = set()
     if user is not None and provisioning.is_admitted(client, user):
-        return _send_active(receiver, client, resource, user)
-    return _send_leaving(receiver, client, resource, user)
+        action = _send_active(receiver, client, resource, user)
+        group_ids = {groups[name] for name in user.groups if name in groups}
+    else:
+        action = _send_leaving(receiver, client, resource, user)
+    if client.scim_groups and resource.remote_id:
+        is_changed = _send_memberships(receiver, resource, resource.remote_id, group_ids)
+        return CHANGED if is_changed and action == NOTHING else action
+    return action
+
+
+def _send_memberships(
+    receiver: Any, resource: ScimResource, remote_id: str, group_ids: set[str]
+) -> bool:
+    """Make a person a member of these groups there, and of no others that this server added them
+    to; return whether anything was changed.
+    """
+    sent = set(resource.sent_groups or ())
+    if sent == group_ids:
+        return False
+    for group_id in sorted(sent - group_ids):
+        receiver.remove_member(group_id, remote_id)
+        sent.discard(group_id)
+    for group_id in sorted(group_ids - sent):
+        if receiver.add_member(group_id, remote_id):
+            sent.add(group_id)
+        else:  # it is created again, and then its members are added
+            stored.mark_group_gone(resource.client_id, group_id)
+    stored.record(resource, sent_groups=sorted(sent))
+    db.session.commit()
+    return True
+
+
+def _send_group(receiver: Any, client: Client, resource: ScimResource) -> str:
+    """Make a group at the receiver as it is here, without its members; return what was done."""
+    group = named_groups.find(resource.subject_id)
+    name = group.name if group else ""
+    db.session.rollback()  # no transaction waits for the receiver
+    if not client.scim_groups:
+        return NOTHING
+    if not name or name not in client.named_groups:
+        if resource.remote_id is None or not client.scim_delete:
+            return NOTHING
+        receiver.delete_group(resource.remote_id)
+        _forget_id(resource)
+        return DELETED
+    fields = scim_people.group_resource(resource.subject_id, name)
+    state = {"name": name, "is_active": True, "sent_digest": digest(fields)}
+    if resource.remote_id:
+        if resource.sent_digest == state["sent_digest"]:
+            return NOTHING
+        if receiver.rename_group(resource.remote_id, name):
+            stored.record(resource, **state)
+            return CHANGED
+        _forget_id(resource)
+    # First of all: names of groups need not be unique there.
+    found_id = receiver.find_group(fields)
+    remote_id = found_id or receiver.create_group(fields)
+    _keep_id(resource, remote_id)
+    stored.record(resource, **state)
+    stored.mark_members(client.client_id, name)
+    return ADOPTED if found_id else CREATED
 
 
 def _send_active(receiver: Any, client: Client, resource: ScimResource, user: User) -> str:
@@ -164,24 +250,23 @@ def _send_active(receiver: Any, client: Client, resource: ScimResource, user: Us
         _keep_id(resource, remote_id)
         stored.record(resource, **state)
         return CREATED
-    account = receiver.find(fields)
-    if account is None or not isinstance(account.get("id"), str):
-        raise calls.CallError("it has this user already, but does not find it")
-    _keep_id(resource, account["id"])
-    if not receiver.replace(account["id"], fields):
-        raise calls.CallError("it has this user already, but does not find it")
+    remote_id = receiver.find(fields)
+    if remote_id is None:
+        raise calls.CallError(_NOT_FOUND)
+    _keep_id(resource, remote_id)
+    if not receiver.replace(remote_id, fields):
+        raise calls.CallError(_NOT_FOUND)
     stored.record(resource, **state)
     return ADOPTED
 
 
 def _send_leaving(receiver: Any, client: Client, resource: ScimResource, user: User | None) -> str:
     fields = scim_people.resource(user, client.scim_attributes) if user else None
-    if resource.remote_id is None and resource.last_fault and fields:
-        # The answer to an attempt to create the account may have been lost.
-        account = receiver.find(fields)
-        if account and isinstance(account.get("id"), str):
-            _keep_id(resource, account["id"])
-            resource.is_active = True
+    # The answer to an attempt to create the account may have been lost.
+    is_unsure = resource.remote_id is None and resource.last_fault
+    if is_unsure and fields and (remote_id := receiver.find(fields)) is not None:
+        _keep_id(resource, remote_id)
+        resource.is_active = True
     if resource.remote_id is None:
         return NOTHING
     if client.scim_delete:
@@ -206,8 +291,8 @@ def _keep_id(resource: ScimResource, remote_id: str) -> None:
 
 
 def _forget_id(resource: ScimResource) -> None:
-    stored.record(resource, remote_id=None, is_active=False, sent_digest=None)
-    resource.remote_id = resource.sent_digest = None
+    stored.record(resource, remote_id=None, is_active=False, sent_digest=None, sent_groups=None)
+    resource.remote_id = resource.sent_digest = resource.sent_groups = None
     resource.is_active = False
     db.session.commit()
 

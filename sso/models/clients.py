@@ -94,6 +94,11 @@ class ClientRegistration:
         return bool(self.client_metadata.get("scim_everyone"))
 
     @property
+    def scim_groups(self) -> bool:
+        """Whether its groups are sent there, too."""
+        return bool(self.client_metadata.get("scim_groups"))
+
+    @property
     def scim_delete(self) -> bool:
         """Whether people who lose access are deleted there, and not only deactivated."""
         return bool(self.client_metadata.get("scim_delete"))

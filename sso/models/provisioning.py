@@ -1,6 +1,6 @@
 """The tables of provisioning outwards: receivers, changes of people, and who is there as what.
 
-Triggers of the database write `scim_changes` (migration 0041), so that no statement that changes
+Triggers of the database write `scim_changes` (migration 0043), so that no statement that changes
 users does it, and none is forgotten.
 """
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, String, Table, Text, UniqueConstraint, false
+from sqlalchemy import JSON, ForeignKey, Index, String, Table, Text, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso.extensions import Base, UtcDateTime
@@ -16,7 +16,7 @@ from sso.models.clients import MAX_CLIENT_ID, Client
 from sso.models.outbox import OutboxEntry
 from sso.models.users import User
 
-USER = "user"
+USER, GROUP = "user", "group"
 MAX_REMOTE_ID = 255
 
 
@@ -53,7 +53,7 @@ class ScimChange(Base):
 
 
 class ScimResource(OutboxEntry, Base):
-    """A person at a receiver: what was sent, and whether something is still to be sent.
+    """A person or a group at a receiver: what was sent, and whether something is still to be sent.
 
     There is one row for each, and it is sent as the person is at that moment: so a person who
     changes twice is sent once, and nothing is sent out of order. `version` counts the changes, so
@@ -72,7 +72,7 @@ class ScimResource(OutboxEntry, Base):
         String(MAX_CLIENT_ID), ForeignKey(ScimReceiver.client_id, ondelete="CASCADE")
     )
     kind: Mapped[str] = mapped_column(String(10), default=USER, server_default=USER)
-    # Not a foreign key: the user may be deleted here before that is sent.
+    # Not a foreign key: the user or the group may be deleted here before that is sent.
     subject_id: Mapped[UUID]
     name: Mapped[str] = mapped_column(String(320), default="", server_default="")
     remote_id: Mapped[str | None] = mapped_column(String(MAX_REMOTE_ID))
@@ -81,6 +81,8 @@ class ScimResource(OutboxEntry, Base):
     is_leaving: Mapped[bool] = mapped_column(default=False, server_default=false())
     sent_digest: Mapped[str | None] = mapped_column(String(64))
     version: Mapped[int] = mapped_column(default=1, server_default="1")
+    # Of a person: the ids of the groups there that the person was added to.
+    sent_groups: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     last_action: Mapped[str | None] = mapped_column(String(20))
     attempted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

@@ -6,7 +6,7 @@ ends by a deadline and a size.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPException
@@ -14,7 +14,14 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from scim2_client import BaseSyncSCIMClient, RequestNetworkException, SCIMClientException
-from scim2_models import EnterpriseUser, ResourceType, SCIMException, ScimProvider, User
+from scim2_models import (
+    EnterpriseUser,
+    Group,
+    ResourceType,
+    SCIMException,
+    ScimProvider,
+    User,
+)
 
 from sso.models.provisioning import MAX_REMOTE_ID
 from sso.process import http_call
@@ -69,7 +76,8 @@ class _Client(BaseSyncSCIMClient):
     def __init__(self, url: str, token: str) -> None:
         super().__init__(
             provider=ScimProvider(
-                models=(User, EnterpriseUser), resource_types=[ResourceType.from_resource(_MODEL)]
+                models=(User, EnterpriseUser, Group),
+                resource_types=[ResourceType.from_resource(model) for model in (_MODEL, Group)],
             ),
             check_response_payload=False,
             check_response_content_type=False,
@@ -138,47 +146,84 @@ class Receiver:
 
         `fields`: what is known about the user, for a service that replaces but does not patch.
         """
-        change = {
-            "schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-            "Operations": [{"op": "replace", "value": {"active": False}}],
-        }
         try:
-            self._call("modify", _MODEL, remote_id, change)
+            return self._patch(_MODEL, remote_id, {"op": "replace", "value": {"active": False}})
         except CallError as error:
-            if error.status == _UNKNOWN:
-                return False
             if error.status not in _UNABLE or fields is None:
                 raise
             return self.replace(remote_id, {**fields, "active": False})
-        return True
 
     def delete(self, remote_id: str) -> None:
         """Delete a user; it is the same if there is none with this id."""
-        try:
-            self._call("delete", _MODEL, remote_id)
-        except CallError as error:
-            if error.status != _UNKNOWN:
-                raise
+        self._delete(_MODEL, remote_id)
 
-    def find(self, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the user with this external id or, else, user name; `None` if there is none.
+    def find(self, fields: Mapping[str, Any]) -> str | None:
+        """Return the id of the user with this external id, else with this user name, if any.
 
         Raises `CallError`, also if an account of this name has another external id: it is somebody
         else's.
         """
-        external_id = fields["externalId"]
-        for name in ("externalId", "userName"):
+        return self._found(_MODEL, "user", ("externalId", "userName"), fields)
+
+    def find_group(self, fields: Mapping[str, Any]) -> str | None:
+        """Return the id of the group with this external id, else with this name; see `find`."""
+        return self._found(Group, "group", ("externalId", "displayName"), fields)
+
+    def create_group(self, fields: Mapping[str, Any]) -> str:
+        """Create a group; return its id."""
+        return _id_of(self._call("create", Group.model_validate(dict(fields))))
+
+    def rename_group(self, remote_id: str, name: str) -> bool:
+        """Rename a group; return False if there is none with this id."""
+        return self._patch(Group, remote_id, {"op": "replace", "value": {"displayName": name}})
+
+    def delete_group(self, remote_id: str) -> None:
+        """Delete a group; it is the same if there is none with this id."""
+        self._delete(Group, remote_id)
+
+    def add_member(self, group_id: str, remote_id: str) -> bool:
+        """Add a user to a group; return False if there is no such group."""
+        value = [{"value": remote_id}]
+        return self._patch(Group, group_id, {"op": "add", "path": "members", "value": value})
+
+    def remove_member(self, group_id: str, remote_id: str) -> bool:
+        """Remove a user from a group; return False if there is no such group."""
+        path = f"members[value eq {json.dumps(remote_id)}]"
+        return self._patch(Group, group_id, {"op": "remove", "path": path})
+
+    def _found(
+        self, model: Any, noun: str, names: Sequence[str], fields: Mapping[str, Any]
+    ) -> str | None:
+        for name in names:
             text = json.dumps(fields[name], ensure_ascii=False)
-            users = self._page({"filter": f"{name} eq {text}"})[0]
+            rows = self._page({"filter": f"{name} eq {text}"}, model)[0]
             # A service that ignores the filter answers with everybody.
-            matching = [user for user in users if _is_same(user.get(name), fields[name])]
+            matching = [row for row in rows if _is_same(row.get(name), fields[name])]
             if len(matching) > 1:
-                raise CallError(f"it has several users with this {name}")
+                raise CallError(f"it has several {noun}s with this {name}")
             if matching:
-                if matching[0].get("externalId") not in (None, "", external_id):
-                    raise CallError("its user of this name has another externalId")
-                return matching[0]
+                if matching[0].get("externalId") not in (None, "", fields["externalId"]):
+                    raise CallError(f"its {noun} of this name has another externalId")
+                return _id_of(matching[0])
         return None
+
+    def _patch(self, model: Any, remote_id: str, operation: Mapping[str, Any]) -> bool:
+        """Change a resource; return False if there is none with this id."""
+        schema = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+        try:
+            self._call("modify", model, remote_id, {"schemas": [schema], "Operations": [operation]})
+        except CallError as error:
+            if error.status != _UNKNOWN:
+                raise
+            return False
+        return True
+
+    def _delete(self, model: Any, remote_id: str) -> None:
+        try:
+            self._call("delete", model, remote_id)
+        except CallError as error:
+            if error.status != _UNKNOWN:
+                raise
 
     def every(self) -> Iterator[Mapping[str, Any]]:
         """Yield all users."""
@@ -194,12 +239,14 @@ class Receiver:
             start += len(users)
         raise CallError(f"it has more than {MOST_LISTED} users")
 
-    def _page(self, query: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], int]:
-        answer = self._call("query", _MODEL, None, dict(query), check_request_payload=False)
+    def _page(
+        self, query: Mapping[str, Any], model: Any = _MODEL
+    ) -> tuple[list[Mapping[str, Any]], int]:
+        answer = self._call("query", model, None, dict(query), check_request_payload=False)
         resources = answer.get("Resources", []) if isinstance(answer, dict) else None
         total = answer.get("totalResults", 0) if isinstance(answer, dict) else 0
         if not isinstance(resources, list) or not isinstance(total, int):
-            raise CallError("its list of users is none as RFC 7644 has it")
+            raise CallError("its list is none as RFC 7644 has it")
         return [user for user in resources if isinstance(user, dict)], total
 
     def _resource(self, fields: Mapping[str, Any]) -> Any:

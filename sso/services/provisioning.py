@@ -19,10 +19,12 @@ from sso.extensions import db
 from sso.flow import scim_people
 from sso.i18n.message import Message
 from sso.models import Client, ScimReceiver, ScimResource
+from sso.models.provisioning import GROUP
 from sso.process import program
-from sso.services import attributes, roles
+from sso.services import attributes
 from sso.services.checks import Invalid, has_person
 from sso.services.webhooks import is_for_commands
+from sso.store import named_groups
 from sso.store import provisioning as stored
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ else:
 
 MAX_TOKEN = 4000  # characters
 # Changes of a registration after which everybody is looked at again.
-_ABOUT_PEOPLE = {"scim_url", "scim_everyone", "scim_attributes", "scim_delete", "groups"}
+_ABOUT_PEOPLE = {
+    *("scim_url", "scim_everyone", "scim_attributes", "scim_groups", "scim_delete", "groups"),
+    *("roles", "own_claims"),  # which name groups
+}
 
 
 def client_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Iterable[Message]:
@@ -104,7 +109,6 @@ def set_token(actor: Actor, client_id: str, token: str | None) -> None:
 
     Raises `LookupError`, `Invalid` and, as all of these, `NotAllowed` if the helpdesk asks.
     """
-    roles.require_admin(actor)
     if stored.find(client_id) is None:
         raise LookupError(client_id)
     sealed = None
@@ -134,7 +138,6 @@ def ping(actor: Actor, client: Client) -> str | None:
     It takes as long as the receiver does, up to 8 seconds: end the transaction before. Raises
     `LookupError`, and `Invalid` without the secret key of its token.
     """
-    roles.require_admin(actor)
     receiver = stored.find(client.client_id)
     if receiver is None or client.scim_url is None:
         raise LookupError(client.client_id)
@@ -155,15 +158,13 @@ def ping(actor: Actor, client: Client) -> str | None:
 @audit.acting
 def retry(actor: Actor, resource_id: UUID) -> ScimResource:
     """Send a person again now who was given up or waits. Raises `LookupError`."""
-    roles.require_admin(actor)
     resource = stored.lock_resource(resource_id)
     if resource is None:
         raise LookupError(resource_id)
-    stored.mark_again(resource.client_id, [resource.subject_id])
+    stored.mark_resource_again(resource)
     stored.change(resource.client_id, retry_at=None)
-    audit.event(
-        Event.PROVISIONING_RETRIED, by=actor.by, client=resource.client_id, user=resource.subject_id
-    )
+    about = _about(resource)
+    audit.event(Event.PROVISIONING_RETRIED, by=actor.by, client=resource.client_id, **about)
     db.session.refresh(resource)
     return resource
 
@@ -171,7 +172,6 @@ def retry(actor: Actor, resource_id: UUID) -> ScimResource:
 @audit.acting
 def repair(actor: Actor, client_id: str, subject_ids: Sequence[UUID]) -> None:
     """Have people sent again who are not at the receiver as they are here. Raises `LookupError`."""
-    roles.require_admin(actor)
     if stored.find(client_id) is None:
         raise LookupError(client_id)
     stored.mark_again(client_id, subject_ids)
@@ -205,6 +205,9 @@ def scan() -> int:
         client = db.session.get(Client, receiver.client_id)
         if client is None or receiver.scan_after is None:
             continue
+        if client.scim_groups and receiver.scan_after == stored.FIRST:
+            rows = named_groups.of_names(client.named_groups)
+            stored.mark_due(client.client_id, {row.id: row.name for row in rows}, GROUP)
         users = stored.admitted_after(client, receiver.scan_after)
         stored.mark_due(client.client_id, {user.id: user.email for user in users})
         last = users[-1].id if len(users) == stored.AT_ONCE else None
@@ -220,15 +223,19 @@ def is_admitted(client: Client, user: Any) -> bool:
     return client.admits(user.groups) if client.groups else client.scim_everyone
 
 
+def _about(resource: ScimResource) -> dict[str, UUID]:
+    """Return the field of events that says whom a resource is about."""
+    return {"group" if resource.kind == GROUP else "user": resource.subject_id}
+
+
 @audit.acting
 def note_sent(actor: Actor, resource: ScimResource, action: str) -> None:
     """Record in the audit trail what was done at a receiver."""
-    audit.event(Event.PROVISIONED, client=resource.client_id, user=resource.subject_id, what=action)
+    audit.event(Event.PROVISIONED, client=resource.client_id, what=action, **_about(resource))
 
 
 @audit.acting
 def note_given_up(actor: Actor, resource: ScimResource, fault: str) -> None:
-    """Record in the audit trail that a person is not at a receiver as here."""
-    audit.event(
-        Event.PROVISIONING_FAILED, client=resource.client_id, user=resource.subject_id, fault=fault
-    )
+    """Record in the audit trail that a person or a group is not at a receiver as here."""
+    client_id, about = resource.client_id, _about(resource)
+    audit.event(Event.PROVISIONING_FAILED, client=client_id, fault=fault, **about)

@@ -12,8 +12,8 @@ from sso import clock
 from sso.config.urls import DOCTOR_DOMAIN
 from sso.database import dialects
 from sso.extensions import db
-from sso.models import Client, ScimChange, ScimReceiver, ScimResource, User
-from sso.models.provisioning import USER
+from sso.models import Client, Group, ScimChange, ScimReceiver, ScimResource, User
+from sso.models.provisioning import GROUP, USER
 from sso.store import groups, users
 from sso.store.lists import Order, batches, write, write_one
 from sso.store.outbox import Outbox
@@ -163,6 +163,7 @@ def due(client_id: str, limit: int) -> Sequence[ScimResource]:
         .where(ScimResource.client_id == client_id, ScimResource.next_attempt_at <= clock.now())
         .order_by(
             ScimResource.is_leaving.desc(),
+            ScimResource.kind,  # groups before people
             ScimResource.attempts,
             ScimResource.next_attempt_at,
             ScimResource.id,
@@ -270,18 +271,18 @@ def people(ids: Collection[UUID]) -> dict[UUID, User]:
     return {user.id: user for user in rows}
 
 
-def mark_due(client_id: str, subjects: Mapping[UUID, str]) -> None:
-    """Note that these people, by id with their names, are to be sent to a receiver."""
+def mark_due(client_id: str, subjects: Mapping[UUID, str], kind: str = USER) -> None:
+    """Note that these people or groups, by id with their names, are to be sent to a receiver."""
     now = clock.now()
     for batch in batches(sorted(subjects), _MOST_VALUES):
         existing = set(
             db.session.scalars(
-                select(ScimResource.subject_id).where(_is(client_id), _is_about(batch))
+                select(ScimResource.subject_id).where(_is(client_id, kind), _is_about(batch))
             )
         )
         new = [
             {
-                "id": uuid4(), "client_id": client_id, "subject_id": subject_id,
+                "id": uuid4(), "client_id": client_id, "kind": kind, "subject_id": subject_id,
                 "name": subjects[subject_id], "created_at": now, "next_attempt_at": now,
                 "attempts": 0,
             }
@@ -293,7 +294,7 @@ def mark_due(client_id: str, subjects: Mapping[UUID, str]) -> None:
                 statement.on_conflict_do_nothing(index_elements=["client_id", "kind", "subject_id"])
             )
         if existing:
-            _mark(_is(client_id) & _is_about(sorted(existing)), is_leaving=False)
+            _mark(_is(client_id, kind) & _is_about(sorted(existing)), is_leaving=False)
 
 
 def mark_leaving(client_id: str, subject_ids: Collection[UUID]) -> None:
@@ -305,11 +306,39 @@ def mark_leaving(client_id: str, subject_ids: Collection[UUID]) -> None:
 def mark_again(client_id: str, subject_ids: Collection[UUID]) -> None:
     """Have these people sent again, even if nothing has changed here."""
     for batch in batches(sorted(subject_ids), _MOST_VALUES):
-        _mark(_is(client_id) & _is_about(batch), sent_digest=None)
+        _mark(_is(client_id) & _is_about(batch), sent_digest=None, sent_groups=None)
 
 
-def _is(client_id: str) -> ColumnElement[bool]:
-    return (ScimResource.client_id == client_id) & (ScimResource.kind == USER)
+def mark_resource_again(resource: ScimResource) -> None:
+    """Have a person or a group sent again, even if nothing has changed here."""
+    _mark(ScimResource.id == resource.id, sent_digest=None, sent_groups=None)
+
+
+def mark_members(client_id: str, group: str) -> None:
+    """Note that the members of a group are to be added to it at a receiver."""
+    members = select(User.id).where(groups.has_member(group))
+    _mark(_is(client_id) & ScimResource.subject_id.in_(members), is_leaving=False)
+
+
+def mark_group_gone(client_id: str, remote_id: str) -> None:
+    """Note that a group is to be created again at a receiver, which lost it."""
+    is_group = _is(client_id, GROUP) & (ScimResource.remote_id == remote_id)
+    _mark(is_group, remote_id=None, sent_digest=None, is_active=False)
+
+
+def groups_there(client_id: str) -> dict[str, str]:
+    """Return the ids that groups have at a receiver, by their names here."""
+    there = (_is(client_id, GROUP), ScimResource.is_active, ScimResource.remote_id.is_not(None))
+    rows = db.session.execute(
+        select(Group.name, ScimResource.remote_id)
+        .join(ScimResource, ScimResource.subject_id == Group.id)
+        .where(*there)
+    )
+    return {row.name: str(row.remote_id) for row in rows}
+
+
+def _is(client_id: str, kind: str = USER) -> ColumnElement[bool]:
+    return (ScimResource.client_id == client_id) & (ScimResource.kind == kind)
 
 
 def _is_about(subject_ids: Sequence[UUID]) -> ColumnElement[bool]:
@@ -349,7 +378,7 @@ def counts(client_id: str) -> tuple[int, int, int]:
     """Return how many people are active at a receiver, wait to be sent, and were given up."""
     row = db.session.execute(
         select(
-            func.count().filter(is_there()),
+            func.count().filter(is_there(), ScimResource.kind == USER),
             func.count().filter(is_waiting()),
             func.count().filter(is_given_up()),
         ).where(ScimResource.client_id == client_id)
@@ -367,8 +396,9 @@ def newest(client_id: str, limit: int) -> Sequence[ScimResource]:
 
 
 def resources_of(client_id: str) -> dict[UUID, ScimResource]:
-    """Return all people at a receiver by the user's id."""
-    rows = db.session.scalars(of_receiver(client_id).execution_options(populate_existing=True))
+    """Return all people at a receiver by the user's id, without groups."""
+    people = of_receiver(client_id, ScimResource.kind == USER)
+    rows = db.session.scalars(people.execution_options(populate_existing=True))
     return {row.subject_id: row for row in rows}
 
 

@@ -270,6 +270,7 @@ NOT_RUN = {
     ".venv/bin/flask client update Wiki --add-group staff "
     "--scim-url https://wiki.example.com/scim/v2": _OUTWARDS,
     ".venv/bin/flask client update Wiki --add-scim-attribute title=attribute:job_title": _OUTWARDS,
+    ".venv/bin/flask client update Wiki --scim-groups": _OUTWARDS,
     ".venv/bin/flask scim plan Wiki": _OUTWARDS,
     '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
         "tests/cli/test_api_tokens.py runs all of flask api-token",

@@ -188,7 +188,7 @@ ACCOUNT = {"id": "7", "userName": DANA}
         ([{**ACCOUNT, "externalId": "other"}], None,
          "its user of this name has another externalId"),
         ([ACCOUNT, {**ACCOUNT, "id": "8"}], None, "it has several users with this userName"),
-        ("x", None, "its list of users is none as RFC 7644 has it"),
+        ("x", None, "its list is none as RFC 7644 has it"),
         ([7, None, ACCOUNT], "7", None),
     ],
 )  # fmt: skip

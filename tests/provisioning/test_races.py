@@ -183,13 +183,15 @@ def test_from_disabled_to_gone_there(tmp_path: Path) -> None:
         secret = token.partition('"token": "')[2].partition('"')[0]
         client = here.register("Wiki", "https://wiki.example/cb", "--group", "staff")
         client_id = client["client_id"]
-        here.flask("client", "update", client_id, "--scim-url", f"{there.base_url}/scim/v2")
+        url = f"{there.base_url}/scim/v2"
+        here.flask("client", "update", client_id, "--scim-url", url, "--scim-groups")
         here.flask("scim", "token", client_id, stdin=f"{secret}\n")
         here.flask("scim", "test", client_id)
         fields = ("--email", DANA, "--name", "Dana", "--group", "staff", "--password-stdin")
         here.flask("user", "create", *fields, stdin="correct horse battery\n")
         with here.worker():
             wait_for(lambda: DANA in there.flask("user", "list"), "the account", 15)
+            wait_for(lambda: '"staff"' in there.flask("user", "show", DANA, "--json"), "group", 15)
             here.flask("user", "disable", DANA)
             began = monotonic()
             wait_for(lambda: '"disabled": true' in there.flask("user", "show", DANA, "--json"),

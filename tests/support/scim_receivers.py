@@ -51,6 +51,17 @@ class InMemory:
         rows = [resource.model_dump() for resource in self.storage.resources]
         return {row["userName"]: row for row in rows if "userName" in row}
 
+    @property
+    def groups(self) -> dict[str, set[str]]:
+        """The user names of members by the name of their group."""
+        rows = [resource.model_dump() for resource in self.storage.resources]
+        names = {row["id"]: row["userName"] for row in rows if "userName" in row}
+        return {
+            row["displayName"]: {names[member["value"]] for member in row.get("members") or ()}
+            for row in rows
+            if "userName" not in row
+        }
+
 
 @contextmanager
 def in_memory(token: str = TOKEN) -> Iterator[InMemory]:

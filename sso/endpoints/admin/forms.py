@@ -37,7 +37,7 @@ from sso.flow.profile_claims import CLAIMS, Format, title_of
 from sso.i18n import N_
 from sso.models import Api
 from sso.presets.preset_file import Preset
-from sso.services import api_tokens, api_values, changes, checks, provisioning
+from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
@@ -529,14 +529,6 @@ class PresetForm(PageForm):
             )
         form: PresetForm = type(cls.__name__, (cls,), fields)()
         return form
-
-
-class ScimTokenForm(PageForm):
-    """The bearer token for a SCIM service."""
-
-    token = PasswordField(
-        lazy_gettext("Token"), [Length(max=provisioning.MAX_TOKEN, message=TOO_LONG)]
-    )
 
 
 class RotationForm(ConfirmForm):

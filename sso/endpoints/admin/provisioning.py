@@ -4,13 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import abort
+from flask_babel import lazy_gettext
 from sqlalchemy import ColumnElement
 from werkzeug.wrappers import Response
+from wtforms import PasswordField
+from wtforms.validators import Length
 
 from sso.endpoints.admin import access, admin_page
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
-from sso.endpoints.admin.forms import ConfirmForm, ScimTokenForm
+from sso.endpoints.admin.forms import ConfirmForm
+from sso.endpoints.forms import TOO_LONG
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client, ScimReceiver, ScimResource
@@ -18,6 +22,7 @@ from sso.process import concurrency
 from sso.services import agent_identity, provisioning
 from sso.store import provisioning as stored
 from sso.web import routing
+from sso.web.forms import PageForm
 
 _SENT: Mapping[str, str] = {
     "created": N_("created"),
@@ -138,6 +143,14 @@ def test() -> Response:
         fault=fault,
         is_tested=is_tested,
         errors=refusal.errors,
+    )
+
+
+class ScimTokenForm(PageForm):
+    """The bearer token for a SCIM service."""
+
+    token = PasswordField(
+        lazy_gettext("Token"), [Length(max=provisioning.MAX_TOKEN, message=TOO_LONG)]
     )
 
 

@@ -3,8 +3,8 @@
 Triggers note who was created, changed or deleted, as long as there is a receiver. They work for
 every command that writes to users. Only an addition: the version before runs on this schema.
 
-Revision ID: 0041
-Revises: 0040
+Revision ID: 0043
+Revises: 0042
 Create Date: 2026-11-29 15:30:00
 
 """
@@ -13,8 +13,8 @@ from alembic import op
 import sqlalchemy as sa
 
 
-revision = "0041"
-down_revision = "0040"
+revision = "0043"
+down_revision = "0042"
 branch_labels = None
 depends_on = None
 
