@@ -3,19 +3,24 @@
 from datetime import UTC, datetime, timedelta
 
 NOTICE = timedelta(days=7)  # people are told so long before an end
+# Any time zone can show what lies between, and its text has a year of four digits.
+_EARLIEST, _LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def parsed(text: str) -> datetime:
     """Return the moment that a text says, in whole seconds. Raises `ValueError`.
 
     A date alone is its beginning. A name of a time zone is refused: in the hour that a change of
-    daylight saving repeats, it would say two moments.
+    daylight saving repeats, it would say two moments. Years are those from 1900 to 9999, without
+    the last day.
     """
     moment = datetime.fromisoformat(text.strip())
     try:
         utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except OverflowError:  # at the end of the year 9999
+    except OverflowError:  # before the year 1, or after 9999
         raise ValueError(text) from None
+    if not _EARLIEST <= utc <= _LATEST:
+        raise ValueError(text)
     return utc.replace(microsecond=0)
 
 
