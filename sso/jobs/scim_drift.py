@@ -47,7 +47,7 @@ def compare(client: Client, receiver: ScimReceiver) -> list[Drift]:
 
 def _drifts(client: Client, accounts: dict[str, Mapping[str, Any]]) -> Iterator[Drift]:
     resources = stored.resources_of(client.client_id)
-    by_external_id = {account.get("externalId"): id_ for id_, account in accounts.items()}
+    by_external_id = {str(account.get("externalId")): id_ for id_, account in accounts.items()}
     by_name = {str(account.get("userName")).casefold(): id_ for id_, account in accounts.items()}
     for user in _admitted(client):
         resource = resources.pop(user.id, None)

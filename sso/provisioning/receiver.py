@@ -231,7 +231,7 @@ class Receiver:
         ids: set[str] = set()
         while start <= MOST_LISTED:
             users, total = self._page({"startIndex": start, "count": PAGE})
-            new = [user for user in users if user.get("id") not in ids]
+            new = [user for user in users if str(user.get("id")) not in ids]
             yield from new
             ids.update(str(user.get("id")) for user in new)
             if not new or len(ids) >= total:
@@ -296,6 +296,8 @@ def _id_of(answer: Any) -> str:
     remote_id = answer.get("id") if isinstance(answer, dict) else None
     if not isinstance(remote_id, str) or not 0 < len(remote_id) <= MAX_REMOTE_ID:
         raise CallError("its answer has no id")
+    if not remote_id.isprintable():  # no database stores NUL, or half a character
+        raise CallError("the id in its answer is not printable")
     return remote_id
 
 

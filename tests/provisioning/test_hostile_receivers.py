@@ -9,9 +9,11 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
-from sso.models import User
+from sso.jobs import scim_drift
+from sso.models import Client, User
 from sso.provisioning import receiver as calls
 from sso.services import accounts
+from sso.store import provisioning as stored
 from tests.conftest import Clock
 from tests.support.factories import make_user
 from tests.support.scim_receivers import (
@@ -347,3 +349,48 @@ def test_the_token_is_sent_and_is_nowhere_else(app: Flask) -> None:
         connect(app, url, token=None)
         work(app)
         assert "Authorization" not in hostile.got[-1].headers
+
+
+ESCAPED = {"half a character": rb"\ud800", "NUL": rb"a\u0000b", "a line feed": rb"a\nb"}
+
+
+@pytest.mark.parametrize("what", ESCAPED)
+def test_an_id_that_no_database_stores(app: Flask, what: str) -> None:
+    """It is a fault like any other: the next attempt waits, and others have their turn."""
+    make_user(app, groups=["staff"])
+    make_user(app, ERIN, groups=["staff"])
+    hostile = Hostile(first(answer(201, b'{"id": "%s"}' % ESCAPED[what])))
+    with hostile.listening() as url:
+        client_id = connect(app, url)
+        work(app)
+        rows = people_of(app, client_id)
+        assert [row.is_active for row in rows.values()].count(True) == 1
+        (refused,) = [row for row in rows.values() if not row.is_active]
+        fault = "the id in its answer is not printable"
+        assert (refused.last_fault, refused.attempts) == (fault, 1)
+
+
+def test_an_answer_that_is_nested_too_deeply(app: Flask) -> None:
+    make_user(app, groups=["staff"])
+    hostile = Hostile(lambda _: answer(201, b'{"id":' + b"[" * 200_000))
+    with hostile.listening() as url:
+        client_id = connect(app, url)
+        work(app)
+        assert people_of(app, client_id)[DANA].attempts == 1
+        assert "as RFC 7644 has it" in (people_of(app, client_id)[DANA].last_fault or "")
+
+
+def test_a_list_with_ids_of_other_types(app: Flask) -> None:
+    """Ids are compared as text; a page that comes again ends the list."""
+    make_user(app, groups=["staff"])
+    rows = [{"id": id_, "externalId": id_, "userName": id_} for id_ in (["a"], {"b": 1}, 7, None)]
+    hostile = Hostile(lambda _: answer(200, {"totalResults": 10**9, "Resources": rows}))
+    with hostile.listening() as url:
+        client_id = connect(app, url)
+        with app.app_context():
+            client, receiver = db.session.get(Client, client_id), stored.find(client_id)
+            assert client
+            assert receiver
+            kinds = [drift.kind for drift in scim_drift.compare(client, receiver)]
+        assert kinds == [scim_drift.MISSING, *[scim_drift.UNKNOWN] * 4]
+        assert len(hostile.lines) == 2
