@@ -17,11 +17,12 @@ from sso.crypto import secrets
 from sso.crypto.secrets import InvalidToken
 from sso.extensions import db
 from sso.flow import scim_people
+from sso.flow.permissions import Permission
 from sso.i18n.message import Message
 from sso.models import Client, ScimReceiver, ScimResource
 from sso.models.provisioning import GROUP
 from sso.process import program
-from sso.services import attributes
+from sso.services import attributes, roles
 from sso.services.checks import Invalid, has_person
 from sso.services.webhooks import is_for_commands
 from sso.store import named_groups
@@ -58,7 +59,13 @@ def client_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Ite
 
 
 def require_may_call(actor: Actor, url: str | None, before: str | None = None) -> None:
-    """Raise `Invalid` if only commands on this machine may set such a URL."""
+    """Raise `Invalid` if only commands on this machine may set such a URL.
+
+    Raises `NotAllowed` if the actor may not see people, because all who are sent there would be
+    seen.
+    """
+    if url and url != before:
+        roles.require(actor, Permission.READ_PEOPLE)
     if url and url != before and urls.strict_url_error(url) is None and is_for_commands(actor, url):
         reason = Message("it is not https (http is for commands on this machine)")
         raise Invalid([urls.refused(Message("the SCIM URL"), url, reason)])

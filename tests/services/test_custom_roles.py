@@ -19,6 +19,7 @@ from sso.models import User
 from sso.services import (
     accounts,
     authentication,
+    clients,
     credentials,
     group_editing,
     group_owners,
@@ -28,7 +29,7 @@ from sso.services import (
 )
 from sso.services.changes import ListEdit
 from sso.store import named_groups, users
-from tests.support.factories import make_user
+from tests.support.factories import make_client, make_user
 
 ADMINS, HELPERS = "sso-administrators", "sso-helpdesk"
 ROLES = "auditors=audit, hr=people-write, teams=groups, hr-lead=people-write groups audit"
@@ -260,3 +261,20 @@ def test_an_owner_manages_people_with_permissions(app: Flask) -> None:
         db.session.expire_all()
         assert loaded(ada).groups == [ADMINS, "team"]
         group_owners.remove_member(by, team, ada.id)
+
+
+def test_who_may_have_people_sent_elsewhere(app: Flask) -> None:
+    """Applications alone are not enough: all people could be sent to a server of one's own."""
+    url, reading = "https://scim.example/v2", frozenset({Permission.READ_PEOPLE})
+    held = frozenset({Permission.APPLICATIONS})
+    by = Actor("wim", user_id=make_user(app).id, permissions=held)
+    client_id = make_client(app, groups=["staff"]).client_id
+    with app.app_context():
+        with pytest.raises(NotAllowed):
+            clients.change(by, client_id, {"scim_url": url})
+        db.session.rollback()
+        clients.change(replace(by, permissions=held | reading), client_id, {"scim_url": url})
+        db.session.commit()
+        clients.change(by, client_id, {"scim_everyone": False, "scim_url": url})  # it stays
+        with pytest.raises(NotAllowed):
+            clients.change(by, client_id, {"scim_url": url + "/mine"})
