@@ -55,7 +55,7 @@ def compare(
     owners = _owners() if entries else {}
     for entry in entries:
         name, before = entry["name"], owners.get(entry["name"], [])
-        after = sorted(map(_lowered, entry["owners"])) if "owners" in entry else before
+        after = sorted(set(map(_lowered, entry["owners"]))) if "owners" in entry else before
         reasons = [*checks.group_errors([name], ()), *_errors(name, before, after, new_emails)]
         errors += [f"groups {name}: {reason}" for reason in reasons]
         is_new = name not in names

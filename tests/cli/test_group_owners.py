@@ -81,6 +81,9 @@ def test_a_file_declares_owners(app: Flask, apply: Callable[..., Result]) -> Non
     assert result.exit_code == 0, result.stderr
     assert owners(app) == {"team": ["dana@example.com"]}
     assert "Everything is as the file says." in apply(TEAM).stdout
+    twice = TEAM.replace('@example.com"', '@example.com", "dana@example.com "')
+    assert twice != TEAM
+    assert "Everything is as the file says." in apply(twice).stdout
     make_user(app, "erin@example.com")
     result = apply('[[groups]]\nname = "team"\nowners = ["erin@example.com"]\n')
     assert "~ group team" in result.stdout
