@@ -27,6 +27,7 @@ ALLOWED = (
     "text.removeprefix('it answered ')",  # why a webhook was disabled, as the database has it
 )
 UNCODED = "explain/uncoded.py"  # for rows that were stored before there were codes
+OF_OTHERS = "explain/saml_messages.py"  # of applications, whose messages have no codes
 SENTENCE = re.compile(r"[A-Za-z'][\w'()]*[,:;]? (?:[\w'()-]+[,:;]? )*[a-z]{2,}")
 READS = {
     *("startswith", "endswith", "removeprefix", "removesuffix", "replace", "partition"),
@@ -152,7 +153,7 @@ def comparisons(source: str) -> list[str]:
     return visitor.found
 
 
-@each("path", [path for path in FILES if path != PACKAGE / UNCODED])
+@each("path", [path for path in FILES if path not in (PACKAGE / UNCODED, PACKAGE / OF_OTHERS)])
 def test_nothing_is_told_from_a_sentence(path: Path) -> None:
     found = comparisons(path.read_text())
     assert [one for one in found if not one.startswith(ALLOWED)] == []

@@ -1,7 +1,7 @@
 """User codes of devices (RFC 8628 §6.1): made, read as people type them, and stored as digests.
 
 Eight of twenty consonants have 34 bits. That is enough where guessing is limited, but not for a
-plain digest: whoever reads the database could try all codes. So the digest is keyed.
+plain digest: somebody who reads the database could try all codes. So the digest is keyed.
 """
 
 import secrets

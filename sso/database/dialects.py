@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import (
+    JSON,
     Boolean,
     ColumnElement,
     Connection,
@@ -18,11 +19,13 @@ from sqlalchemy import (
     String,
     UnaryExpression,
     func,
+    literal,
     select,
     text,
     true,
     update,
 )
+from sqlalchemy import cast as type_cast
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
@@ -53,6 +56,20 @@ def insert(table: type[Base] | FromClause, dialect: str | None = None) -> "sqlit
     module: Any = {"postgresql": postgresql, "sqlite": sqlite}[dialect or db.engine.dialect.name]
     statement: sqlite.Insert = module.insert(table)  # PostgreSQL's has the same methods
     return statement
+
+
+def has_key(column: InstrumentedAttribute[Any], key: str) -> ColumnElement[bool]:
+    """Return the condition that the object in a JSON column has this key: letters, digits, `_`."""
+    if is_postgresql():
+        return func.jsonb_exists(type_cast(column, postgresql.JSONB), key)
+    return func.json_type(column, f'$."{key}"').is_not(None)
+
+
+def without_key(column: InstrumentedAttribute[Any], key: str) -> ColumnElement[Any]:
+    """Return the object in a JSON column without this key: letters, digits, `_`."""
+    if is_postgresql():
+        return type_cast(type_cast(column, postgresql.JSONB).op("-")(literal(key)), JSON)
+    return func.json_remove(column, f'$."{key}"')
 
 
 def insert_or_ignore(table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:

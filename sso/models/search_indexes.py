@@ -1,4 +1,4 @@
-"""The indexes that administrators search users and mails by.
+"""The indexes that administrators search users, sessions and mails by.
 
 They are apart from the tables, because SQLAlchemy loads its whole PostgreSQL dialect for them:
 every command about users would load it, too.
@@ -7,11 +7,12 @@ every command about users would load it, too.
 from sqlalchemy import Index, text
 
 from sso.models.outbox import Mail
-from sso.models.users import User
+from sso.models.users import BrowserSession, User
 
 # As `outbox.is_unsent` has it: the databases compare the condition word by word.
 _UNSENT = text("delivered_at IS NULL AND (next_attempt_at IS NOT NULL OR last_fault IS NOT NULL)")
 _ENDS = text("ends_at IS NOT NULL AND disabled_at IS NULL")
+_LIVES = text("ended_at IS NULL")
 _DUE = text("groups_due_at IS NOT NULL")
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
@@ -34,6 +35,14 @@ Index(
     User.email,
     sqlite_where=text("email_verified = 0"),
     postgresql_where=text("NOT email_verified"),
+)
+# Administration lists the live sessions of everyone in this order.
+Index(
+    "ix_browser_sessions_live",
+    BrowserSession.created_at,
+    BrowserSession.id,
+    sqlite_where=_LIVES,
+    postgresql_where=_LIVES,
 )
 # Mails that wait or failed are few; those to addresses without an account may be many.
 Index(

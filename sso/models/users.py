@@ -26,8 +26,6 @@ from sso import clock
 from sso.extensions import Base, UtcDateTime
 from sso.flow import group_ends, moments
 
-_NOT_ENDED = text("ended_at IS NULL")
-
 
 class User(Base):
     """A person; `id` is the subject identifier (`sub`, OIDC Core §2) and never changes."""
@@ -136,11 +134,6 @@ class BrowserSession(Base):
     """A signed-in browser; `id` is the `sid` claim, and `digest` is of the cookie's secret."""
 
     __tablename__ = "browser_sessions"
-    # Administration lists the live sessions of everyone in this order.
-    __table_args__ = (
-        Index("ix_browser_sessions_live", "created_at", "id",
-              postgresql_where=_NOT_ENDED, sqlite_where=_NOT_ENDED),
-    )  # fmt: skip
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     digest: Mapped[str] = mapped_column(String(80), unique=True)

@@ -1,12 +1,8 @@
 """Statements about the definitions of attributes, and about the users who have values."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, delete, false, func, literal, select, update
-from sqlalchemy import cast as type_cast
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.types import JSON
+from sqlalchemy import delete, false, func, select, update
 
 from sso.database import dialects
 from sso.extensions import db
@@ -59,26 +55,21 @@ def remove(attribute: Attribute) -> None:
     db.session.execute(delete(Attribute).where(Attribute.name == attribute.name))
 
 
-def _has_value(name: str) -> ColumnElement[bool]:
-    if dialects.is_postgresql():
-        return func.jsonb_exists(type_cast(User.attributes, JSONB), name)
-    return func.json_type(User.attributes, f'$."{name}"').is_not(None)
-
-
 def count_values(name: str) -> int:
     """Return how many users have a value. Reads all users."""
-    return db.session.scalar(select(func.count()).select_from(User).where(_has_value(name))) or 0
+    return (
+        db.session.scalar(
+            select(func.count()).select_from(User).where(dialects.has_key(User.attributes, name))
+        )
+        or 0
+    )
 
 
 def remove_values(name: str) -> int:
     """Remove the values of all users; return how many had one. Reads all users."""
     dialects.without_time_limit()
-    ids = sorted(db.session.scalars(select(User.id).where(_has_value(name))))
-    rest: ColumnElement[Any]
-    if dialects.is_postgresql():
-        rest = type_cast(type_cast(User.attributes, JSONB).op("-")(literal(name)), JSON)
-    else:
-        rest = func.json_remove(User.attributes, f'$."{name}"')
+    ids = sorted(db.session.scalars(select(User.id).where(dialects.has_key(User.attributes, name))))
+    rest = dialects.without_key(User.attributes, name)
     for batch in lists.batches(ids):
         groups.lock_users(batch)
         lists.write(update(User).where(User.id.in_(batch)).values(attributes=rest))

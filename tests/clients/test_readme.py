@@ -125,6 +125,7 @@ COMMANDS = {
     ".venv/bin/flask client update ID --require-mfa",
     ".venv/bin/flask client preview ID --user you@example.com",
     ".venv/bin/flask user update you@example.com --add-group staff --claim given_name=You",
+    ".venv/bin/flask group create wiki",
     ".venv/bin/flask audit list --user you@example.com --since 7d",
     ".venv/bin/flask audit verify",
     ".venv/bin/flask backup /var/backups/sso.sqlite",
@@ -275,6 +276,8 @@ NOT_RUN = {
     '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
         "tests/cli/test_api_tokens.py runs all of flask api-token",
     "Authorization: Bearer sso_api_…": "a header",
+    'SSO_ADMIN_ROLES="auditors=audit people-read, wiki-team=applications"':
+        "a setting; tests/services/test_custom_roles.py has such roles",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
     "bin/kc.sh export --realm acme --users realm_file --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
