@@ -423,6 +423,7 @@ ADDRESSES = {
     f"{BASE}/admin/groups": {"GET", "POST"},
     f"{BASE}/admin/groups/export": {"GET"},
     f"{BASE}/admin/group": {"GET", "POST"},
+    f"{BASE}/admin/application/secret-end": {"GET", "POST"},
     f"{BASE}/admin/group/member": {"GET", "POST"},
     f"{BASE}/admin/group/rename": {"GET", "POST"},
     f"{BASE}/admin/group/remove": {"GET", "POST"},

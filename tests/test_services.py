@@ -72,6 +72,7 @@ from sso.services import (
     own_apis,
     preset_clients,
     preview,
+    program_secrets,
     provisioning,
     revocation,
     second_factors,
@@ -297,6 +298,12 @@ def member_until(world: World, time: timedelta) -> None:
     db.session.flush()
 
 
+def secret_until(world: World, time: timedelta) -> None:
+    world.client.secret_expires_at = clock.now() + time
+    world.user.groups = [context.settings().admin_group]
+    db.session.flush()
+
+
 CASES = [
     Case(agents.admit, lambda _, __: agents.admit(OLGA, AGENT, {}),
          "agent_admitted", "", with_documents),
@@ -429,6 +436,11 @@ CASES = [
     act(clients.change, "", "", of("client_id"), {"logo": images.NO_IMAGE}),
     act(clients.rotate_secret, "client_secret_rotated", "", of("client_id")),
     act(clients.rotate_secret, "client_secret_rotated", "", of("client_id"), timedelta(hours=1)),
+    act(clients.limit_secret, "client_changed", "", of("client_id"), "2099-01-01"),
+    act(clients.limit_secret, "", "", of("client_id"), ""),
+    plain(clients.issued, "", of("client"), "secret"),
+    Case(program_secrets.announce_ends, lambda _, __: program_secrets.announce_ends(OLGA),
+         "", "client_secrets_end", lambda w: secret_until(w, timedelta(days=1))),
     act(clients.end_old_secret, "client_old_secret_ended", "", of("with_old_secret")),
     plain(clients.lock_all, "", lambda w: [w.client_id]),
     act(clients.disable, "client_disabled", "", of("client_id")),
@@ -706,6 +718,8 @@ CASES = [
     plain(notifications.account_ends, "account_ends", user),
     plain(notifications.memberships_end, "memberships_end", user, ["staff"],
           lambda _: clock.now()),
+    plain(notifications.api_tokens_end, "api_tokens_end", user, ["Entra"]),
+    plain(notifications.client_secrets_end, "client_secrets_end", user, ["Wiki"]),
     plain(notifications.password_changed, "password_changed", user),
     plain(notifications.new_browser, "new_browser", user, of("session")),
     plain(notifications.device_added, "device_added", user, "Books", "tv/1", "192.0.2.7"),

@@ -380,6 +380,8 @@ def show(client_id: str, as_json: bool) -> None:
         "newest_grants": [_grant(grant, programs.get(grant.id)) for grant in newest],
         "logout_tokens_waiting": outbox.logouts_waiting_for(client.client_id),
     }
+    if client.secret_expires_at:
+        more["secret_ends_at"] = iso(client.secret_expires_at)
     if until := client.old_secret_ends_at:
         more["old_secret_ends_at"] = iso(until)
     counts = ["live_grants", "logout_tokens_waiting"]
@@ -394,6 +396,8 @@ def show(client_id: str, as_json: bool) -> None:
         most = grants.MOST_COUNTED
         more[name] = f"{most} or more" if more[name] == most else more[name]
     print_record([(name, more[name]) for name in counts])
+    if end := client.secret_expires_at:
+        print_line(f"The secret ends at {end:%Y-%m-%d %H:%M} UTC.")
     if until:
         print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
     if newest:
@@ -536,7 +540,7 @@ def show_client(client: Client, as_json: bool) -> None:
 
 def with_secret(client: Client, secret: str) -> dict[str, Any]:
     """Return a client with its secret, if it has one (RFC 7591 §3.2.1)."""
-    issued = {"client_secret": secret, "client_secret_expires_at": 0} if client.has_secret else {}
+    issued = clients.issued(client, secret) if client.has_secret else {}
     return {"client_id": client.client_id, **issued, **view(client)}
 
 

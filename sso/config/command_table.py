@@ -55,6 +55,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "update": ("Change a registration, and print what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
                           "sso.cli.client_secrets:rotate_secret"),
+        "limit-secret": ("Set when the secret of an application ends.",
+                         "sso.cli.client_secrets:limit_secret"),
         "end-old-secret": ("End the secret that a rotation has kept.",
                            "sso.cli.client_secrets:end_old_secret"),
         "disable": ("Disable an application; its tokens end at once.", "sso.cli.clients:disable"),

@@ -169,6 +169,25 @@ TEXTS = {
         ),
         None,
     ),
+    "api_tokens_end": Text(
+        N_("API tokens of {service} expire soon"),
+        (
+            N_("These API tokens of {service} expire soon: {names}."),
+            N_("Create new ones in administration, and give them to the programs."),
+        ),
+        None,
+    ),
+    "client_secrets_end": Text(
+        N_("Client secrets of {service} end soon"),
+        (
+            N_("The client secrets of these applications end soon: {names}."),
+            N_(
+                "From then on nobody can sign in to them. Make new secrets in administration, "
+                "and give them to the applications."
+            ),
+        ),
+        None,
+    ),
     "password_changed": Text(
         N_("Your password was changed"),
         (N_("The password of your account at {service} was changed."), _NOT_YOU),

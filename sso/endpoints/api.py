@@ -284,7 +284,7 @@ def body(code: str = INVALID_CLIENT) -> dict[str, Any]:
 
 def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
     """Return the answer to a registration (RFC 7591 §3.2.1, RFC 7592 §3)."""
-    issued = {"client_secret": secret, "client_secret_expires_at": 0} if secret else {}
+    issued = clients.issued(client, secret) if secret else {}
     uri = f"{context.settings().base_url}/oauth2/register/{client.client_id}"
     return {**clients.registration_document(client), **issued, "registration_client_uri": uri}
 

@@ -224,6 +224,8 @@ ROUTES = (
           GET, ADMIN, needs=permissions.APPLICATIONS),
     Route("{base}/admin/application", "application", applications.application, GET, ADMIN,
           needs=permissions.APPLICATIONS),
+    Route("{base}/admin/application/secret-end", "application_limit", applications.limit,
+          blueprint=ADMIN, needs=permissions.APPLICATIONS),
     Route("{base}/admin/application/act", "application_act", applications.act, blueprint=ADMIN,
           needs=permissions.APPLICATIONS),
     Route("{base}/admin/application/secret", "application_rotate", applications.rotate,

@@ -127,6 +127,14 @@ def wrong_secret(case: Case) -> Explanation | None:
             Message("The client secret is right, but it stands in quotes or between spaces."),
             Message("Remove them from the settings of the application."),
         )
+    if case.reason == Reason.ENDED_SECRET:
+        ended = client.secret_expires_at
+        cause = Message("The client secret was right, and had ended.")
+        if ended:
+            cause = Message(
+                "The client secret was right, and ended at %(time)s.", time=moment(ended)
+            )
+        return Explanation(cause, fix, new)
     if case.reason == Reason.EXPIRED_SECRET:
         ended = client.previous_secret_expires_at
         cause = Message("The client secret is the one before the last rotation.")

@@ -135,9 +135,10 @@ SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(
         ("agents.allow", "agents.block", "agents.remove", "apis.register", "apis.change",
          "apis.rotate_secret", "apis.disable", "apis.enable", "apis.delete", "clients.register",
-         "clients.change", "clients.rotate_secret", "clients.end_old_secret", "clients.disable",
-         "clients.enable", "clients.delete", "provisioning.set_token", "provisioning.ping",
-         "provisioning.retry", "provisioning.repair"),
+         "clients.change", "clients.rotate_secret", "clients.limit_secret",
+         "clients.end_old_secret", "clients.disable", "clients.enable", "clients.delete",
+         "provisioning.set_token", "provisioning.ping", "provisioning.retry",
+         "provisioning.repair"),
         APPLICATIONS,
     ),
     **dict.fromkeys(
@@ -150,7 +151,7 @@ SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(("api_tokens.create", "api_tokens.revoke"), API_TOKENS),
     **dict.fromkeys(
         ("accounts.announce_ends", "accounts.choose_language", "accounts.end_due",
-         "accounts.end_memberships_due", "accounts.settle",
+         "accounts.end_memberships_due", "accounts.settle", "program_secrets.announce_ends",
          "accounts.sign_up", "accounts.take_effect", "agents.admit",
          "agents.register_itself", "api_tokens.end_of", "attributes.set_own",
          "authentication.accept_identity", "authentication.accept_password",

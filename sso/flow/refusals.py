@@ -294,6 +294,7 @@ class Reason(StrEnum):
     ASSERTION = "assertion"
     CLIENT_DISABLED = "client_disabled"
     CLIENT_DOCUMENT = "client_document"
+    ENDED_SECRET = "ended_secret"  # noqa: S105 (no secret)
     EXPIRED = "expired"
     EXPIRED_SECRET = "expired_secret"  # noqa: S105 (no secret)
     GRANT_ENDED = "grant_ended"
@@ -328,6 +329,7 @@ REASONS: dict[Reason, str] = {
     Reason.ASSERTION: "assertion: %(fault)s",
     Reason.CLIENT_DISABLED: "disabled client",
     Reason.CLIENT_DOCUMENT: "client metadata document: %(fault)s",
+    Reason.ENDED_SECRET: "the right secret, which has ended",
     Reason.EXPIRED: "expired",
     Reason.EXPIRED_SECRET: "a previous secret, which has expired",
     Reason.GRANT_ENDED: "its grant has ended: %(end_reason)s",

@@ -132,6 +132,7 @@ def _render(
         "account": _line(mail.details.get("account", "")) or "-",
         "browser": languages.browser_name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
+        "names": _line(mail.details.get("names", ""), 2000),
         "groups": _line(mail.details.get("groups", "")),
         "client": _line(mail.details.get("client", "")),
         "program": _line(mail.details.get("program", "")) or "-",
@@ -217,9 +218,9 @@ def _asked_language(mail: Mail, user: User | None) -> str | None:
     return str(locale) if locale else mail.details.get("language")
 
 
-def _line(text: str) -> str:
+def _line(text: str, most: int = 200) -> str:
     """Return one line without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:most]
 
 
 def _time(text: str | None) -> datetime | None:

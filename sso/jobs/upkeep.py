@@ -22,7 +22,7 @@ from sso.extensions import db
 from sso.ldap.directory import NotAllowed
 from sso.mfa import totp
 from sso.models import KeyState
-from sso.services import accounts
+from sso.services import accounts, program_secrets
 from sso.services import identities as linking
 from sso.store import expired, factors, identities, provisioning, webhooks
 from sso.store import keys as stored_keys
@@ -182,6 +182,8 @@ def end_due() -> int:
     count += accounts.end_due(audit.SYSTEM)
     db.session.commit()
     count += accounts.end_memberships_due(audit.SYSTEM)
+    db.session.commit()
+    count += program_secrets.announce_ends(audit.SYSTEM)
     db.session.commit()
     return count
 

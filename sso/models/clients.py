@@ -27,6 +27,7 @@ MAX_CLIENT_ID = 255  # characters; a client identifier may be the URL of a metad
 DOCUMENT, OPEN = "document", "open"  # registered by nobody: see `Client.registration`
 HAS_OWN_CLAIMS = text('clients.client_metadata LIKE \'%"own_claims":["%\'')
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
+_SECRET_ENDS = text("secret_expires_at IS NOT NULL")
 _IS_AGENT = text("registration IS NOT NULL")
 
 
@@ -41,6 +42,7 @@ class ClientRegistration:
 
     if TYPE_CHECKING:
         secret_digest: Any
+        secret_expires_at: Any
         previous_secret_digest: Any
         previous_secret_expires_at: Any
         registration: Any
@@ -302,9 +304,14 @@ class ClientRegistration:
 
     def check_client_secret(self, client_secret: str) -> bool:
         """Compare with the live secrets, in constant time."""
-        current = secrets.matches(client_secret, self.secret_digest)
+        current = secrets.matches(client_secret, self.secret_digest) and not self.has_secret_ended
         previous = secrets.matches(client_secret, self.previous_secret_digest or "")
         return current or (previous and self.old_secret_ends_at is not None)
+
+    @property
+    def has_secret_ended(self) -> bool:
+        """Whether the end of the secret has been reached."""
+        return self.secret_expires_at is not None and self.secret_expires_at <= clock.now()
 
     @property
     def old_secret_ends_at(self) -> datetime | None:
@@ -327,6 +334,8 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
               sqlite_where=HAS_HOME_URL),
         Index("ix_clients_own_claims", "client_id", postgresql_where=HAS_OWN_CLAIMS,
               sqlite_where=HAS_OWN_CLAIMS),
+        Index("ix_clients_secret_expires_at", "secret_expires_at",
+              postgresql_where=_SECRET_ENDS, sqlite_where=_SECRET_ENDS),
         Index("ix_clients_agents", "updated_at", "client_id",
               postgresql_where=_IS_AGENT, sqlite_where=_IS_AGENT),
     )  # fmt: skip
@@ -338,6 +347,9 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     client_id_issued_at = None
 
     secret_digest: Mapped[str] = mapped_column(String(80))  # public clients: "", matches no secret
+    # When the secret ends, and when administrators were told.
+    secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    secret_end_announced_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     previous_secret_digest: Mapped[str | None] = mapped_column(String(80))
     previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     first_party: Mapped[bool] = mapped_column(default=False, server_default=false())

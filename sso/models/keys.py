@@ -70,6 +70,8 @@ class ApiToken(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When its owner or the administrators were told that it expires soon.
+    end_announced_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # Updated once a minute, not by every request.
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_used_address: Mapped[str | None] = mapped_column(String(45))

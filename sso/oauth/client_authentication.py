@@ -221,8 +221,10 @@ def _reason(
         return Reason.SWAPPED if swapped else unknown
     if not client.has_secret:
         return Reason.WRONG_METHOD
-    if wrapped:
+    if wrapped and not client.has_secret_ended:
         return Reason.QUOTED_SECRET
+    if client.has_secret_ended and secrets.matches(secret, stored):
+        return Reason.ENDED_SECRET
     return Reason.EXPIRED_SECRET if previous else Reason.WRONG_SECRET
 
 

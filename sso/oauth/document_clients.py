@@ -204,6 +204,7 @@ def current(
         client_id=client_id,
         client_metadata=metadata,
         secret_digest="",
+        secret_expires_at=None,
         previous_secret_digest=None,
         previous_secret_expires_at=None,
         first_party=False,

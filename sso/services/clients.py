@@ -18,7 +18,7 @@ from sso.config.fields import Kind, Stored, type_errors
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
-from sso.flow import own_claims, resources, role_claims
+from sso.flow import moments, own_claims, resources, role_claims
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
@@ -26,6 +26,7 @@ from sso.services import (
     apis,
     attributes,
     checks,
+    ends,
     own_apis,
     provisioning,
     proxied_clients,
@@ -251,21 +252,49 @@ def _alter(
 
 @audit.acting
 def rotate_secret(
-    actor: Actor, client_id: str, keep_old: timedelta | None = None
+    actor: Actor, client_id: str, keep_old: timedelta | None = None, ends_at: str = ""
 ) -> tuple[Client, str]:
     """Give a client a new secret; return it. The old one stays valid for `keep_old`, if given.
 
-    Raises `LookupError` and `Invalid`.
+    `ends_at`: when the new one ends. Raises `LookupError` and `Invalid`.
     """
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
         raise Invalid([_SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
+    end = ends.read(ends_at)
     until = clock.now() + keep_old if keep_old else None
     clients.replace_secret(client, crypto_secrets.digest(secret), until)
-    audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
+    clients.set_secret_end(client, end)
+    db.session.flush()
+    old_until = client.previous_secret_expires_at
+    audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=old_until, until=end)
     return client, secret
+
+
+@audit.acting
+def limit_secret(actor: Actor, client_id: str, ends_at: str) -> Client:
+    """Set when the secret of a client ends; "" removes the end. Raises `LookupError`, `Invalid`."""
+    client = _locked(client_id)
+    own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
+    if not client.has_secret:
+        raise Invalid([_SECRETLESS])
+    before = client.secret_expires_at
+    end = ends.read(ends_at, before)
+    if end != before:
+        clients.set_secret_end(client, end)
+        db.session.flush()
+        change = differences.of_field(
+            "secret_ends_at", moments.text_of(before), moments.text_of(end)
+        )
+        audit.event(
+            Event.CLIENT_CHANGED,
+            client=client_id,
+            what="secret_ends_at",
+            changes={"secret_ends_at": change},
+        )
+    return client
 
 
 @audit.acting
@@ -444,6 +473,13 @@ def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
     is_public = is_public and not fields.get("saml_entity_id")
     implied = checks.implied(fields, {})
     return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
+
+
+def issued(client: Client, secret: str) -> dict[str, Any]:
+    """Return a new secret of a client and its end, of which 0 is never (RFC 7591 §3.2.1)."""
+    end = client.secret_expires_at
+    expires_at = clock.timestamp(end) if end else 0
+    return {"client_secret": secret, "client_secret_expires_at": expires_at}
 
 
 def registration_document(client: Client) -> dict[str, Any]:

@@ -87,6 +87,16 @@ def memberships_end(user: User, groups: Sequence[str], end: datetime) -> None:
     _enqueue("memberships_end", user.email, user, groups=", ".join(groups), time=end.isoformat())
 
 
+def api_tokens_end(user: User, names: Sequence[str]) -> None:
+    """Tell who can replace them of API tokens that expire soon; `names`: each with its end."""
+    _enqueue("api_tokens_end", user.email, user, names=", ".join(names))
+
+
+def client_secrets_end(user: User, names: Sequence[str]) -> None:
+    """Tell an administrator of client secrets that end soon, as `api_tokens_end` does."""
+    _enqueue("client_secrets_end", user.email, user, names=", ".join(names))
+
+
 def account_deleted(user: User) -> None:
     """Confirm to a former user that the account was deleted."""
     _enqueue("account_deleted", user.email)

@@ -36,7 +36,7 @@ from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin, PushedRequest
 from sso.models.clients import HAS_HOME_URL, HAS_OWN_CLAIMS, ClientRegistration
 from sso.store import lists, prepared
-from sso.store.lists import Match, Order, rows_with
+from sso.store.lists import Match, Order, rows_with, write_one
 
 
 def find_logo(connection: Connection, digest: str) -> Image | None:
@@ -187,6 +187,7 @@ class RegisteredClient(ClientRegistration, ClientMixin):
     client_id: str
     client_metadata: dict[str, Any]
     secret_digest: str
+    secret_expires_at: datetime | None
     previous_secret_digest: str | None
     previous_secret_expires_at: datetime | None
     first_party: bool
@@ -370,15 +371,53 @@ def set_disabled(client: Client, is_disabled: bool) -> None:
 
 def set_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
     """Change the secret of the object only; see `replace_secret`."""
+    ends = (keep_old_until, client.secret_expires_at)  # which the old one had anyway
     client.previous_secret_digest = client.secret_digest if keep_old_until else None
-    client.previous_secret_expires_at = keep_old_until
+    client.previous_secret_expires_at = min(filter(None, ends)) if keep_old_until else None
     client.secret_digest = digest
+    set_secret_end(client, None)
 
 
 def replace_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
     """Give a client a new secret; the old one stays valid until `keep_old_until`, if given."""
     set_secret(client, digest, keep_old_until)
     db.session.flush()
+
+
+def set_secret_end(client: Client, ends_at: datetime | None) -> None:
+    """Set when the secret of the object ends; a new end is announced again."""
+    client.secret_expires_at, client.secret_end_announced_at = ends_at, None
+
+
+_BATCH = 100
+
+
+def with_ending_secrets(now: datetime, until: datetime) -> Sequence[Client]:
+    """Return some enabled clients whose secrets end in this time, which was not announced."""
+    statement = select(Client).where(
+        Client.secret_expires_at > now,
+        Client.secret_expires_at <= until,
+        Client.disabled_at.is_(None),
+        Client.secret_end_announced_at.is_(None),
+    )
+    return db.session.scalars(statement.order_by(Client.secret_expires_at).limit(_BATCH)).all()
+
+
+def note_secret_announced(client: Client) -> bool:
+    """Record that the end of a secret is announced; return False if that was done, or it moved."""
+    return write_one(
+        update(Client)
+        .where(
+            Client.client_id == client.client_id,
+            Client.secret_expires_at == client.secret_expires_at,
+            Client.secret_end_announced_at.is_(None),
+        )
+        .values(
+            secret_end_announced_at=clock.now(),
+            updated_at=Client.updated_at,
+            version=Client.version,
+        )
+    )
 
 
 def end_old_secret(client: Client) -> None:

@@ -168,6 +168,29 @@ def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
     return db.session.scalars(owned.order_by(ApiToken.name)).all()
 
 
+_BATCH = 100
+
+
+def ending_api_tokens(now: datetime, until: datetime) -> Sequence[ApiToken]:
+    """Return some tokens that expire in this time and whose end was not announced."""
+    statement = select(ApiToken).where(
+        ApiToken.expires_at > now,
+        ApiToken.expires_at <= until,
+        ApiToken.revoked_at.is_(None),
+        ApiToken.end_announced_at.is_(None),
+    )
+    return db.session.scalars(statement.order_by(ApiToken.expires_at).limit(_BATCH)).all()
+
+
+def note_announced(token: ApiToken) -> bool:
+    """Record that the end of a token is announced; return False if another worker did it."""
+    return write_one(
+        update(ApiToken)
+        .where(ApiToken.id == token.id, ApiToken.end_announced_at.is_(None))
+        .values(end_announced_at=clock.now())
+    )
+
+
 def revoke_of(owner_ids: Collection[UUID]) -> Sequence[ApiToken]:
     """Revoke all tokens of these administrators; return those that were not revoked before."""
     return lists.update_returning(

@@ -233,6 +233,12 @@ def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
     return {user.id for user in rows if group in user.groups} & set(ids)
 
 
+def administrators(group: str, most: int) -> list[User]:
+    """Return the first enabled users by email who are in the group now."""
+    statement = select(User).where(groups.has_member(group), enabled()).order_by(User.email)
+    return [user for user in db.session.scalars(statement) if group in user.groups][:most]
+
+
 def lock_all(ids: Collection[UUID]) -> None:
     """Lock these users until the transaction ends; on SQLite, a write locks the whole database."""
     if ids:

@@ -25,7 +25,8 @@ from sso.endpoints.admin.client_form import (
     expected_of,
     of_service,
 )
-from sso.endpoints.admin.forms import LogoForm, PresetForm, RotationForm, lines
+from sso.endpoints.admin.forms import EndForm, LogoForm, PresetForm, RotationForm, lines
+from sso.flow import moments
 from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
@@ -189,7 +190,7 @@ def rotate() -> Response:
         if form.validate_on_submit():
             keep_old = timedelta(hours=int(form.hours.data))
             actor = access.staff().actor
-            client, secret = clients.rotate_secret(actor, client.client_id, keep_old)
+            client, secret = clients.rotate_secret(actor, client.client_id, keep_old, form.end)
             return admin_page.render(
                 "admin/application_secret.html",
                 "applications",
@@ -201,6 +202,18 @@ def rotate() -> Response:
         client = admin_page.application()
     return admin_page.form_page(
         "admin/application_rotate.html", "applications", form, refusal, client=client
+    )
+
+
+def limit() -> Response:
+    """Edit when the secret of a client ends."""
+    return APPLICATION.edit(
+        "admin/application_limit.html",
+        form_of=lambda _: EndForm(),
+        described=lambda client: {"ends_at": moments.text_of(client.secret_expires_at)},
+        save=lambda actor, client, changes, _: clients.limit_secret(
+            actor, client.client_id, changes["ends_at"]["after"]
+        ),
     )
 
 

@@ -339,38 +339,36 @@ class WebhookForm(EditForm):
         return {"url": (self.url.data or "").strip(), "events": list(self.events.data or ())}
 
 
-class MembershipForm(EditForm):
-    """When a membership ends."""
+class WithEnd(PageForm):
+    """A moment from which something is over."""
 
     ends_at = StringField(
-        lazy_gettext("The membership ends at (UTC)"),
-        [Length(max=40, message=TOO_LONG), _check_moment],
+        lazy_gettext("Ends at (UTC)"), [Length(max=40, message=TOO_LONG), _check_moment]
     )
+
+    @property
+    def end(self) -> str:
+        """The moment; "" is never."""
+        return _moment(self.ends_at.data)
+
+
+class EndForm(EditForm, WithEnd):
+    """When a membership or the secret of an application ends."""
 
     def fill(self, values: Mapping[str, Any]) -> None:
         self.ends_at.data = _moment_input(values["ends_at"])
 
     def read(self) -> dict[str, Any]:
-        return {"ends_at": _moment(self.ends_at.data)}
+        return {"ends_at": self.end}
 
 
-class MembersForm(PageForm):
+class MembersForm(WithEnd):
     """The email addresses of new members, or of new owners."""
 
     email = TextAreaField(
         lazy_gettext("Email addresses, one per line"),
         [Length(max=MOST_ADDED * email_addresses.LONGEST, message=TOO_LONG), _check_addresses],
     )
-
-    ends_at = StringField(
-        lazy_gettext("The membership ends at (UTC)"),
-        [Length(max=40, message=TOO_LONG), _check_moment],
-    )
-
-    @property
-    def end(self) -> str:
-        """When the memberships end; "" is never."""
-        return _moment(self.ends_at.data)
 
     @property
     def addresses(self) -> list[str]:
@@ -531,8 +529,8 @@ class PresetForm(PageForm):
         return form
 
 
-class RotationForm(ConfirmForm):
-    """The time for which the old secret stays valid."""
+class RotationForm(ConfirmForm, WithEnd):
+    """The time for which the old secret stays valid, and when the new one ends."""
 
     hours = SelectField(
         lazy_gettext("The old secret"),

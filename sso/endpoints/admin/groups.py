@@ -13,7 +13,7 @@ from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page, caching, exports
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import EXACT, MOST_COUNTED, Refusal, Total
-from sso.endpoints.admin.forms import GroupForm, InviteForm, MembersForm, MembershipForm
+from sso.endpoints.admin.forms import EndForm, GroupForm, InviteForm, MembersForm
 from sso.flow.decision import ENDS
 from sso.flow.permissions import Permission
 from sso.i18n import N_
@@ -308,7 +308,7 @@ def member() -> Response:
     """Edit when a membership ends."""
     return MEMBERSHIP.edit(
         "admin/group_member.html",
-        form_of=lambda _: MembershipForm(),
+        form_of=lambda _: EndForm(),
         described=_described,
         save=_save_end,
     )

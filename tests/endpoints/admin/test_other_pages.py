@@ -472,3 +472,22 @@ def test_an_end_of_a_membership(app: Flask, ada: StaffBrowser) -> None:
     stranger = make_user(app, "new@example.com")
     for user in (stranger.id, "x", ""):
         assert ada.open(f"{link}{user}").status == 404
+
+
+def test_an_end_of_a_secret(app: Flask, ada: StaffBrowser) -> None:
+    client = make_client(app)
+    link = f"{ADMIN}/application/secret-end?id={client.client_id}"
+    ada.open(link)
+    for text, fault in (("2020-01-01T00:00", "in the past"), ("x", "Enter a date")):
+        assert fault in ada.submit(ends_at=text).html
+    assert "The application was changed." in ada.submit(ends_at="2026-12-31T18:00").html
+    shown = f"{ADMIN}/application?id={client.client_id}"
+    assert "December 31, 2026" in ada.open(shown).html
+    assert ada.open(link).fields["ends_at"] == "2026-12-31T18:00"
+    ada.submit(ends_at="")
+    assert "December 31, 2026" not in ada.open(shown).html
+    ada.open(f"{ADMIN}/application/secret?id={client.client_id}")
+    assert "in the past" in ada.submit(ends_at="2020-01-01T00:00").html
+    assert ada.submit(ends_at="2026-12-31T18:00").status == 200
+    assert "December 31, 2026" in ada.open(shown).html
+    assert ada.open(f"{ADMIN}/application/secret-end?id=x").status == 404
