@@ -47,7 +47,8 @@ class Actor:
     access token of its own; `operator` is then its name. `user_id`: the signed-in operator, whose
     rights come from a group (see `services.roles`). `permissions`: what the operator may do, or
     `None` if nothing is refused, as at the command line. `changes_staff`: may change
-    administrators, members of the helpdesk, and who has these roles.
+    administrators, members of the helpdesk, and who has these roles. `reads_people`: False for a
+    program whose scopes let it read no users.
     """
 
     operator: str | None = None
@@ -56,6 +57,7 @@ class Actor:
     user_id: UUID | None = None
     permissions: frozenset[Permission] | None = None
     changes_staff: bool = True
+    reads_people: bool = True
     service: str | None = None
 
     def may(self, permission: Permission) -> bool:

@@ -1,7 +1,7 @@
 """API tokens: create, revoke and accept them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -171,11 +171,15 @@ Program = ApiToken | Service
 
 def actor_of(program: Program, by: str) -> Actor:
     """Return the owner of a token as the actor of a program's request."""
-    changes_staff = allows(program, SCIM_PRIVILEGED)
     if isinstance(program, Service):
-        name, client_id = f"service {program.name}", program.client_id
-        return Actor(name, by, service=client_id, changes_staff=changes_staff)
-    return Actor(f"API token {program.name}", by, str(program.id), changes_staff=changes_staff)
+        actor = Actor(f"service {program.name}", by, service=program.client_id)
+    else:
+        actor = Actor(f"API token {program.name}", by, str(program.id))
+    return replace(
+        actor,
+        changes_staff=allows(program, SCIM_PRIVILEGED),
+        reads_people=allows(program, SCIM_READ),
+    )
 
 
 def allows(token: Program, scope: str) -> bool:

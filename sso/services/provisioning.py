@@ -59,14 +59,18 @@ def client_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Ite
 
 
 def require_may_call(actor: Actor, url: str | None, before: str | None = None) -> None:
-    """Raise `Invalid` if only commands on this machine may set such a URL.
+    """Raise `Invalid` if only commands on this machine may set such a URL, or if a program lacks
+    the scope to read users.
 
     Raises `NotAllowed` if the actor may not see people, because all who are sent there would be
     seen.
     """
-    if url and url != before:
-        roles.require(actor, Permission.READ_PEOPLE)
-    if url and url != before and urls.strict_url_error(url) is None and is_for_commands(actor, url):
+    if not url or url == before:
+        return
+    roles.require(actor, Permission.READ_PEOPLE)
+    if not actor.reads_people:
+        raise Invalid([Message("the SCIM URL of a program needs the scope scim:read")])
+    if urls.strict_url_error(url) is None and is_for_commands(actor, url):
         reason = Message("it is not https (http is for commands on this machine)")
         raise Invalid([urls.refused(Message("the SCIM URL"), url, reason)])
 

@@ -271,3 +271,32 @@ def test_a_replacement_gets_what_the_profile_implies(api: Api, profile_before: b
     assert all(replaced[name] is True for name in implied)
     contradiction = {**fapi, "token_endpoint_auth_method": "client_secret_basic"}
     assert api("PUT", f"/{made['client_id']}", contradiction).status_code == 400
+
+
+SENDING = {**BODY, "groups": ["staff"], "scim_url": "https://scim.example/v2"}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "status"),
+    [(["clients:write"], 400), (["clients:write", "scim:read"], 201),
+     (["clients:write", "scim:write"], 201)],
+)  # fmt: skip
+def test_who_may_have_people_sent_elsewhere(app: Flask, scopes: list[str], status: int) -> None:
+    """With `clients:write` alone, a program would read everybody at a server of its own."""
+    api = Api(app, *scopes)
+    answer = api("POST", body=SENDING)
+    assert answer.status_code == status, answer.text
+    client_id = make_client(app, groups=["staff"]).client_id
+    change = {"client_id": client_id, **SENDING}
+    assert api("PUT", f"/{client_id}", change).status_code == (400 if status == 400 else 200)
+    assert ("scim:read" in answer.get_json().get("error_description", "")) is (status == 400)
+
+
+def test_a_program_keeps_the_url_that_an_operator_has_set(app: Flask, api: Api) -> None:
+    """It changes other fields of the registration without reading people."""
+    client_id = make_client(app, groups=["staff"], scim_url=SENDING["scim_url"]).client_id
+    body = {"client_id": client_id, **SENDING, "client_name": "Notes"}
+    assert api("PUT", f"/{client_id}", body).get_json()["client_name"] == "Notes"
+    other = {**body, "scim_url": "https://other.example/v2"}
+    assert api("PUT", f"/{client_id}", other).status_code == 400
+    assert api("PUT", f"/{client_id}", {**body, "scim_url": None}).status_code == 200
