@@ -40,14 +40,15 @@ MEANINGS: Mapping[Permission, str] = {
     "and owners",
     Permission.OWN_GROUPS: "see, invite, add and remove the members of groups that one owns",
     Permission.ATTRIBUTES: "define attributes of people",
-    Permission.APPLICATIONS: "register, change and delete applications, APIs and MCP servers; see "
-    "refused requests",
+    Permission.APPLICATIONS: "register, change and delete applications, APIs and MCP servers, "
+    "preview what they get of a person, see refused requests",
     Permission.AUDIT: "read, verify and export the audit trail",
-    Permission.WEBHOOKS: "register, change, test and delete webhooks",
+    Permission.WEBHOOKS: "register, change, test and delete webhooks, whose events name people",
     Permission.MAIL: "see emails that wait, send them again, delete them",
     Permission.KEYS: "see, rotate and retire signing keys",
     Permission.API_TOKENS: "create and revoke API tokens",
-    Permission.SERVER: "see and run the checks, see settings and sign-in providers",
+    Permission.SERVER: "see and run the checks, see settings and sign-in providers, look up "
+    "accounts in directories",
 }
 
 ADMIN, HELPDESK, OWNER = "admin", "helpdesk", "owner"
