@@ -228,7 +228,7 @@ def test_a_token_of_another_client(app: Flask, service: Service) -> None:
 
 def test_a_token_that_was_altered(service: Service) -> None:
     token = service.token()
-    for altered in (token[:-2] + "AA", token + ".", token.replace(".", "..", 1), token[:-1]):
+    for altered in (token[:-4] + "AAAA", token + ".", token.replace(".", "..", 1), token[:-1]):
         assert scope_of(service, altered) is None
 
 
