@@ -23,6 +23,7 @@ from sso.services import accounts, group_editing, group_owners
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, clients, named_groups, users
+from sso.web import routing
 from sso.web.forms import PageForm
 
 _WHILE = timedelta(minutes=10)
@@ -198,6 +199,7 @@ def _of_owner() -> Response:
     group, form = _group(), InviteForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
+            routing.spend(access.staff().user.email)
             email, name = form.email.data or "", form.name.data or ""
             group_owners.add_member(access.staff().actor, group.id, email=email, name=name)
             return GROUP.done("admitted", group)

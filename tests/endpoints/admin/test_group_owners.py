@@ -10,6 +10,7 @@ from sso.audit import Actor
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.flow.permissions import OWNER, ROLES, Permission
+from sso.ratelimit import limiting
 from sso.services import accounts, group_owners
 from sso.store import named_groups, users
 from sso.web.routing import ADMIN as BLUEPRINT
@@ -147,6 +148,21 @@ def test_an_owner_adds_and_removes_people(app: Flask, lead: StaffBrowser) -> Non
     assert "Erin Else (erin@example.com)" in page.html
     assert "The person is no longer in the group." in lead.send().html
     assert groups_of(app, "erin@example.com") == ["other"]
+
+
+def test_an_owner_invites_a_bounded_number_of_people(app: Flask, lead: StaffBrowser) -> None:
+    team, most = group_id(app, "team"), limiting.OWNER_ADDITION.account
+    assert most == 100
+    with app.test_request_context():
+        for _ in range(most - 1):
+            limiting.spend(limiting.OWNER_ADDITION, "lead@example.com")
+    for number, status in ((1, 200), (2, 429)):
+        lead.open(f"{ADMIN}/group?id={team}")
+        assert lead.send(email=f"new{number}@example.com", name="New").status == status
+    with app.app_context():
+        assert users.find_by_email("new1@example.com")
+        assert users.find_by_email("new2@example.com") is None
+    assert lead.open(f"{ADMIN}/group?id={team}").status == 200
 
 
 @pytest.mark.parametrize(
