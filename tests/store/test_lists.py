@@ -19,7 +19,7 @@ from sso.store.lists import BadCursor, Order
 
 BY_EMAIL = Order((User.email,))
 NEWEST = Order((User.created_at, User.id), is_descending=True)
-AGED = {"name": "", "claims": {}, "groups": [], "email_verified": False}
+AGED = {"name": "", "claims": {}, "stored_groups": [], "email_verified": False}
 SAME_APP = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
