@@ -1,7 +1,6 @@
 """`flask scim` and the page of administration, with a real receiver."""
 
 import json
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -28,7 +27,6 @@ from tests.support.scim_receivers import (
     answer,
     change,
     connect,
-    in_memory,
     people_of,
     receiver_of,
     work,
@@ -37,12 +35,6 @@ from tests.support.scim_receivers import (
 pytestmark = pytest.mark.slow
 
 DANA, ERIN = "dana@example.com", "erin@example.com"
-
-
-@pytest.fixture
-def there() -> Iterator[InMemory]:
-    with in_memory() as receiver:
-        yield receiver
 
 
 @pytest.fixture

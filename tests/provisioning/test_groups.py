@@ -1,6 +1,5 @@
 """Groups at a real receiver, with the people who are in them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from tests.support.scim_receivers import (
     answer,
     change,
     connect,
-    in_memory,
     people_of,
     work,
 )
@@ -32,12 +30,6 @@ from tests.support.scim_receivers import (
 pytestmark = pytest.mark.slow
 
 DANA, ERIN = "dana@example.com", "erin@example.com"
-
-
-@pytest.fixture
-def there() -> Iterator[InMemory]:
-    with in_memory() as receiver:
-        yield receiver
 
 
 def update(app: Flask, user: User, **fields: Any) -> None:

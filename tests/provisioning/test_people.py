@@ -28,12 +28,6 @@ pytestmark = pytest.mark.slow
 DANA = "dana@example.com"
 
 
-@pytest.fixture
-def there() -> Any:
-    with in_memory() as receiver:
-        yield receiver
-
-
 def update(app: Flask, user: User, **fields: Any) -> None:
     with app.app_context():
         accounts.update(audit.SYSTEM, user.id, **fields)

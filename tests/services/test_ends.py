@@ -13,7 +13,6 @@ from sso.config.upstream.ldap import LdapProvider
 from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow import moments
-from sso.jobs import upkeep
 from sso.models import Identity, User
 from sso.scim import filters
 from sso.services import accounts, api_tokens, ends, identities
@@ -25,6 +24,7 @@ from tests.conftest import Clock
 from tests.scim.conftest import Provisioner
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMINS, sign_in_staff
+from tests.support.ends import row, work
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.mailbox import Mailbox, text_of
@@ -42,18 +42,6 @@ def set_end(app: Flask, user: User, ends_at: datetime | str, **more: Any) -> Non
     with app.app_context():
         accounts.update(OLGA, user.id, ends_at=text, **more)
         db.session.commit()
-
-
-def work(app: Flask) -> int:
-    with app.app_context():
-        return upkeep.end_due()
-
-
-def row(app: Flask, user: User) -> User:
-    with app.app_context():
-        stored = users.find(user.id)
-        assert stored is not None
-        return stored
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from sso import audit
 from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow import group_ends, moments
-from sso.jobs import upkeep
 from sso.models import User
 from sso.services import accounts, api_tokens, group_editing
 from sso.services.changes import ListEdit
@@ -23,6 +22,7 @@ from tests.conftest import Clock
 from tests.scim.conftest import Provisioner
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMINS, sign_in_staff
+from tests.support.ends import row, work
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.mailbox import Mailbox, text_of
@@ -46,18 +46,6 @@ def update(app: Flask, user: User, **changes: Any) -> None:
 
 def set_end(app: Flask, user: User, end: datetime | None, group: str = "staff") -> None:
     update(app, user, group_ends={group: moments.text_of(end)})
-
-
-def work(app: Flask) -> int:
-    with app.app_context():
-        return upkeep.end_due()
-
-
-def row(app: Flask, user: User) -> User:
-    with app.app_context():
-        stored = users.find(user.id)
-        assert stored is not None
-        return stored
 
 
 def group_id(name: str) -> UUID:

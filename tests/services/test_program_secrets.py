@@ -10,7 +10,6 @@ from flask import Flask
 from sso import audit
 from sso.extensions import db
 from sso.flow import moments
-from sso.jobs import upkeep
 from sso.models import Client
 from sso.services import api_tokens, clients
 from sso.services.checks import Invalid
@@ -19,6 +18,7 @@ from sso.store import keys
 from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty
 from tests.support.administration import ADMINS
+from tests.support.ends import work
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.mailbox import Mailbox, text_of
@@ -48,11 +48,6 @@ def row(app: Flask, client: RelyingParty) -> Client:
         found = stored.find(client.client_id)
         assert found
         return found
-
-
-def work(app: Flask) -> int:
-    with app.app_context():
-        return upkeep.end_due()
 
 
 @pytest.mark.parametrize(("seconds", "is_right"), [(-1, True), (0, False), (1, False)])
