@@ -13,6 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from sso import clock
 from sso.crypto import passwords
+from sso.database import dialects
 from sso.extensions import UtcDateTime, db
 from sso.models import (
     AuditEvent,
@@ -158,8 +159,7 @@ def fill(app: Flask, client_id: str, rows: int, say: Callable[[str], None]) -> N
             if rows > STEP:
                 name = model.__table__.name  # type: ignore[attr-defined]
                 say(f"{rows * times_each:,} {name} in {time.monotonic() - begin:.0f} s")
-        db.session.execute(text("ANALYZE"))
-        db.session.commit()
+        _analyze()
 
 
 def people(app: Flask, rows: int, say: Callable[[str], None]) -> None:
@@ -200,14 +200,21 @@ def people(app: Flask, rows: int, say: Callable[[str], None]) -> None:
             say(f"{numbers.stop:,} people")
         db.session.add(Group(name="board"))
         db.session.commit()
-        db.session.execute(text("ANALYZE"))
-        db.session.commit()
+        _analyze()
 
 
 _AGES = {"old": 2, "young": 1}  # days ago
 
 
+def _analyze() -> None:
+    dialects.without_time_limit()
+    db.session.execute(text("ANALYZE"))
+    db.session.commit()
+
+
 def _insert(model: type, start: int, end: int, columns: Callable[[Number], dict[str, Any]]) -> None:
+    # A hundred thousand rows can take longer than the program allows a statement of a request.
+    dialects.without_time_limit()
     numbers = select(literal(start).label("n")).cte("numbers", recursive=True)
     numbers = numbers.union_all(select(numbers.c.n + 1).where(numbers.c.n < end - 1))
     values = columns(numbers.c.n)

@@ -8,10 +8,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, func, make_url, select, text
 
 from sso import create_app
-from tests.bench import lists, report, servers
+from sso.extensions import db
+from sso.models import Token
+from sso.store import migrations
+from tests.bench import lists, report, seed, servers
 from tests.bench.scenarios import SCENARIOS
+from tests.support.factories import register_client
 from tests.support.processes import ROOT, SECRET_KEY
 
 # Statements and commits of one request, at the most.
@@ -31,6 +36,31 @@ AIMS = {
     "authorize, fapi2": (5, 1),
     "code exchange, fapi2": (6, 2),
 }
+
+
+@pytest.mark.slow
+def test_seeding_may_take_longer_than_a_request(postgresql_url: str, tmp_path: Path) -> None:
+    """Under load, a hundred thousand rows take longer than the limit of a statement."""
+    server = create_engine(postgresql_url, isolation_level="AUTOCOMMIT")
+    url = make_url(postgresql_url).set(database="seeded")
+    with server.connect() as connection:
+        connection.execute(text("CREATE DATABASE seeded"))
+    server.dispose()
+    for limit in ("15s", "30ms"):
+        limited = url.update_query_dict({"options": f"-c statement_timeout={limit}"})
+        database = limited.render_as_string(hide_password=False)
+        app = create_app({"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": database}, tmp_path)
+        with app.app_context():
+            if limit == "15s":
+                migrations.upgrade()
+                client, _ = register_client(name="A", redirect_uris=["https://a.example/"])
+                client_id = client.client_id
+                db.session.commit()
+            else:
+                seed.fill(app, client_id, 1000, print)
+                assert db.session.scalar(select(func.count()).select_from(Token)) == 10_000
+            db.session.remove()
+            db.engine.dispose()
 
 
 @pytest.mark.slow
