@@ -1,5 +1,5 @@
 """Real service providers: Debian's Apache with mod_auth_mellon and with Shibboleth, python3-saml,
-pysaml2 and passport-saml.
+pysaml2, passport-saml and Spring Security.
 """
 
 import base64
@@ -29,9 +29,9 @@ from sso.saml.documents import NAMESPACES
 from tests.applications.conftest import DANA
 from tests.applications.proxies import Person
 from tests.applications.proxies import server as server
-from tests.applications.software import node, node_program, python, stop
+from tests.applications.software import java, node, node_program, python, stop
 from tests.applications.test_apache import MODULES
-from tests.applications.test_apis import running
+from tests.applications.test_apis import large, running
 from tests.support.processes import Server, free_port, require, wait_for
 from tests.support.saml import pair
 
@@ -173,7 +173,7 @@ class ServiceProvider:
 def keys(folder: Path, server: Server) -> str:
     """Write the service provider's key and what it knows of ours; return its certificate."""
     own = pair()
-    key = own.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    key = own.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (folder / "sp.key").write_bytes(key)
     (folder / "sp.pem").write_text(own.certificate)
     metadata = requests.get(f"{server.base_url}/saml/metadata", timeout=20).text
@@ -284,16 +284,32 @@ def passport(folder: Path, server: Server) -> AbstractContextManager[ServiceProv
     return _program(folder, server, [node_program(), folder / "saml_passport.mjs"])
 
 
+def spring(folder: Path, server: Server) -> AbstractContextManager[ServiceProvider]:
+    program = java("saml-spring", PROGRAMS / "saml_spring.xml", PROGRAMS / "SamlSpring.java")
+    runtime = require("Java", shutil.which("java"))
+    return _program(
+        folder, server, [runtime, "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-jar", program],
+        metadata="/saml2/service-provider-metadata/sso", slo="/logout/saml2/slo", leave="/leave",
+    )  # fmt: skip
+
+
 @contextmanager
-def _program(folder: Path, server: Server, command: list[Path | str]) -> Iterator[ServiceProvider]:
+def _program(
+    folder: Path,
+    server: Server,
+    command: list[Path | str],
+    metadata: str = "/metadata",
+    slo: str = "/sls",
+    leave: str = "/logout",
+) -> Iterator[ServiceProvider]:
     keys(folder, server)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with running(command, folder, port, IDP=str(folder / "idp.xml")):
-        (folder / "sp.xml").write_text(requests.get(f"{url}/metadata", timeout=20).text)
+        (folder / "sp.xml").write_text(requests.get(url + metadata, timeout=20).text)
         # passport-saml's metadata names no single logout by redirect, though it does it.
-        register(server, folder / "sp.xml", "--slo-url", f"{url}/sls")
-        yield ServiceProvider(url, "/", "/logout")
+        register(server, folder / "sp.xml", "--slo-url", url + slo)
+        yield ServiceProvider(url, "/", leave)
 
 
 KINDS: dict[str, Callable[[Path, Server], AbstractContextManager[ServiceProvider]]] = {
@@ -302,7 +318,9 @@ KINDS: dict[str, Callable[[Path, Server], AbstractContextManager[ServiceProvider
     "python3-saml": flask,
     "pysaml2": pysaml2,
     "passport-saml": passport,
+    "spring-security": spring,
 }
+LARGE = {"spring-security"}
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +331,10 @@ def speaking(server: Server) -> Server:
     return server
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=large if name in LARGE else ()) for name in KINDS],
+)
 def provider(
     request: pytest.FixtureRequest, speaking: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServiceProvider]:
