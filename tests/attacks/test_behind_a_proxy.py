@@ -116,6 +116,45 @@ def test_a_sign_in_of_the_attacker(app: Flask, wiki: Proxied, browser: Browser, 
     assert attacker.ask().status_code == 200
 
 
+def test_a_planted_session(app: Flask, wiki: Proxied, browser: Browser, user: User) -> None:
+    """The victim begins with the attacker's cookies: the sign-in replaces the ticket, and the
+    attacker's remains his own. The secret alone, which both know now, opens nothing."""
+    make_user(app, "eve@example.com")
+    attacker, theirs = Proxied(app, wiki.client_id), Browser(app)
+    way = attacker.ask().headers["Location"]
+    theirs.open(way)
+    attacker.ask(theirs.sign_in("eve@example.com").url.removeprefix(WIKI))
+    planted = dict(attacker.cookies)
+    wiki.cookies |= {"sso-browser": planted["sso-browser"]}
+    wiki.sign_in(browser)
+    assert wiki.cookies["sso-session"] != planted["sso-session"]
+    assert wiki.ask().headers["Remote-Email"] == user.email
+    assert attacker.ask().headers["Remote-Email"] == "eve@example.com"
+    attacker.cookies = {"sso-browser": wiki.cookies["sso-browser"]}
+    assert attacker.ask().status_code == 303
+
+
+@pytest.mark.parametrize("prefix", ["", "__host-", "__Secure-", "_Host-", "__Host--"])
+def test_cookies_of_a_neighbour(
+    make_app: Callable[..., Flask], wiki: Proxied, browser: Browser, user: User, prefix: str
+) -> None:
+    """Another host of the domain sets cookies for all of it, but none with the prefix."""
+    settings = {"SSO_TRUSTED_PROXIES": "1", "SSO_BASE_URL": f"https://sso.example.com{BASE}"}
+    wiki.sign_in(browser)
+    own = wiki.cookies
+    planted = {f"{prefix}{name}": value for name, value in own.items()}
+    safe = Proxied(make_app(**settings), wiki.client_id)
+    safe.cookies = {f"__Host-{name}": value for name, value in own.items()}
+    assert safe.ask().headers["Remote-Email"] == user.email
+    safe.cookies = planted | safe.cookies
+    safe.cookies |= {f"{prefix}sso-session": "planted", f"{prefix}sso-browser": "x" * 43}
+    assert safe.ask().headers["Remote-Email"] == user.email
+    safe.cookies = dict(planted)
+    answer = safe.ask()
+    assert answer.status_code == 303
+    assert safe.cookies["__Host-sso-browser"] not in planted.values()
+
+
 def test_a_stolen_code(wiki: Proxied, browser: Browser, user: User) -> None:
     """The attacker has the victim's response, and an attempt of his own."""
     way = wiki.callback(browser, wiki.ask())

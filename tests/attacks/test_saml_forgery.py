@@ -3,6 +3,7 @@
 import base64
 import copy
 import zlib
+from collections.abc import Callable
 from urllib.parse import quote_plus
 
 import pytest
@@ -349,6 +350,30 @@ def test_hostile_xml(app: Flask, clock: Clock, xml: str) -> None:
     if len(xml) < 3000:
         assert Browser(app).open(f"{SSO_URL}?{query(xml)}").status == 400
     assert wiki.start(Browser(app)).status == 200
+
+
+@pytest.mark.parametrize(("bound", "document"), [
+    (documents.MAX_DEPTH, lambda size: "<a>" * size + "</a>" * size),
+    (documents.MAX_NODES, lambda size: "<a>" + "<b/>" * (size - 1) + "</a>"),
+    (documents.MAX_METADATA, lambda size: "<a>" + "x" * (size - 7) + "</a>"),
+])  # fmt: skip
+def test_how_deep_and_long_a_document_may_be(bound: int, document: Callable[[int], str]) -> None:
+    for size in (bound - 1, bound):
+        assert documents.parse(document(size).encode(), documents.MAX_METADATA) is not None
+    with pytest.raises(Malformed, match=r"too many elements|longer than"):
+        documents.parse(document(bound + 1).encode(), documents.MAX_METADATA)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("ID", "ID"), ("ID", "Id"), ("id", "ID"), ("xml:id", "ID"), ("xml:id", "xml:id")],
+)
+def test_two_elements_have_one_id(first: str, second: str) -> None:
+    """Whichever attribute a library takes for the ID: it finds one element."""
+    document = '<a><b {}="_1"/><c {}="{}"/></a>'
+    documents.parse(document.format(first, second, "_2").encode())
+    with pytest.raises(Malformed, match=r"the same ID|already defined"):
+        documents.parse(document.format(first, second, "_1").encode())
 
 
 @each("encoding", ["utf-16", "utf-7", "latin-1"])
