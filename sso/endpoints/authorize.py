@@ -172,9 +172,7 @@ def _refuse_saml(request: ProtocolRequest, error: "saml.Refused") -> Response:
     saml.record(Event.SAML_REFUSED, error)
     if error.codes:
         return saml.answer_refused(request, error)
-    return oauth_response.invalid_page(
-        str(error.cause), "saml_error", None, error.client.name if error.client else None
-    )
+    return saml.refused_page(error)
 
 
 def _answer_saml(validated: Validated, decided: decision.Answer | decision.Refuse) -> Response:

@@ -98,7 +98,7 @@ def _callback(client_id: str, asked: ForwardedRequest) -> Response:
             if values.get("iss") != context.settings().issuer:  # RFC 9207
                 raise proxy_sign_in.Refused("The response is of another issuer.")
             if error := values.get("error"):
-                return _failed(client, asked, f"The server answered {error[:40]!r}.", 403)
+                return _failed(client, asked, f"The server answered {error[:40]!r}.", error)
             cookie = request.cookies.get(browser)
             ticket, grant = proxy_sign_in.redeem(
                 changes.connection,
@@ -107,7 +107,7 @@ def _callback(client_id: str, asked: ForwardedRequest) -> Response:
                 proxy_sign_in.browser_secret(cookie),
             )
         except (proxy_sign_in.Refused, parameters.ParameterFault) as fault:
-            return _failed(client, asked, str(fault), 400)
+            return _failed(client, asked, str(fault))
         changes.commit()
     audit.own_event(
         Event.PROXY_SIGNED_IN, grant.user_id, client=client_id, grant=grant.id, at=asked.origin
@@ -169,11 +169,14 @@ def _refuse_place(client: RegisteredClient | None, client_id: str, origin: str) 
 
 
 def _failed(
-    client: RegisteredClient, asked: ForwardedRequest, description: str, status: int
+    client: RegisteredClient, asked: ForwardedRequest, description: str, answer: str | None = None
 ) -> Response:
-    """Return a page on the application's host about a sign-in that cannot be completed."""
+    """Return a page on the application's host about a sign-in that cannot be completed.
+
+    `answer`: the error with which this server's own authorization endpoint answered.
+    """
     event = Event.PROXY_REQUEST_REFUSED
-    error = "access_denied" if status == 403 else "invalid_request"
+    error = "access_denied" if answer else "invalid_request"
     refusals.record(
         event, budget=event, client=client.client_id, error=error, description=description
     )
@@ -184,6 +187,10 @@ def _failed(
         "base-uri 'none'; frame-ancestors 'none'"
     )
     body = render_template(
-        "proxy_error.html", client_name=client.name, home=f"{asked.origin}/", place=place
+        "proxy_error.html",
+        client_name=client.name,
+        home=f"{asked.origin}/",
+        place=place,
+        answer=answer,
     )
-    return Response(body, status, proxy_sign_in.NOBODY, mimetype="text/html")
+    return Response(body, 403 if answer else 400, proxy_sign_in.NOBODY, mimetype="text/html")

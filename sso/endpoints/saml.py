@@ -2,7 +2,6 @@
 
 from flask import Response as FlaskResponse
 from flask import redirect, request, url_for
-from flask_babel import gettext
 from sqlalchemy import Connection
 from werkzeug.wrappers import Response
 
@@ -10,7 +9,6 @@ from sso import clock, database
 from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session, sign_out
 from sso.flow.refusals import Cause, describe
-from sso.oauth import response as oauth_response
 from sso.oauth import saml, saml_logout
 from sso.oauth.response import to_exactly
 from sso.oauth.saml import Refused, Verified
@@ -77,13 +75,7 @@ def _message(name: str = REQUEST) -> tuple[bytes, bindings.RedirectSignature | N
 def _refused(error: Refused, event: Event) -> Response:
     """Show why a message is refused. Nobody is sent anywhere."""
     saml.record(event, error)
-    name = error.client.name if error.client else None
-    message = None
-    if error.client is None:
-        message = gettext(
-            "The application that sent you here is not registered here, or has been disabled."
-        )
-    return oauth_response.invalid_page(str(error.cause), "saml_error", message, name)
+    return saml.refused_page(error)
 
 
 def logout() -> Response:

@@ -153,13 +153,19 @@ def invalid_page(
     error: str = "invalid_request",
     message: str | None = None,
     client_name: str | None = None,
+    hint: str | None = None,
 ) -> Response:
-    """Return the page for a request that is invalid by the application's fault."""
+    """Return the page for a request that is invalid by the application's fault.
+
+    `hint`: what the person may try; without it, the page says that trying again will not help.
+    """
     title = None
     if client_name:
         title = gettext("Signing in to %(client)s did not work", client=client_name)
     message = message or gettext("The application sent a request that is not valid.")
-    return errors.page(message, title=title, error=error, detail=detail, client_name=client_name)
+    return errors.page(
+        message, title=title, hint=hint, error=error, detail=detail, client_name=client_name
+    )
 
 
 def as_get(endpoint: str) -> Response:

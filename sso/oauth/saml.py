@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from flask import Response, render_template
+from flask_babel import gettext
 from sqlalchemy import Connection, select
 
 from sso import audit, clock, context
@@ -24,6 +25,7 @@ from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest, ClaimsRequest
 from sso.i18n.message import Message, code_of
 from sso.models import KeyState, User
+from sso.oauth import response as oauth_response
 from sso.oauth.authlib_request import ProtocolRequest
 from sso.oauth.authorization import Overtaken
 from sso.ratelimit import refusals
@@ -78,6 +80,25 @@ class SamlRequest:
     redirect_uri: str  # the assertion consumer service
     request_id: str
     relay_state: str | None
+
+
+def refused_page(error: Refused) -> Response:
+    """Return the page about a message that no service provider gets an answer to."""
+    message = hint = None
+    if error.client is None:
+        message = gettext(
+            "The application that sent you here is not registered here, or has been disabled."
+        )
+    elif code_of(error.cause) == Cause.SAML_USED_BEFORE:
+        message = gettext("This sign-in was completed before.")
+        hint = gettext("Open the application to sign in again.")
+    elif code_of(error.cause) == Cause.SAML_CLOCK:
+        hint = gettext(
+            "Open the application to sign in again. If that does not help, its clock is wrong: "
+            "tell an administrator."
+        )
+    name = error.client.name if error.client else None
+    return oauth_response.invalid_page(str(error.cause), "saml_error", message, name, hint)
 
 
 class Verified(NamedTuple):

@@ -264,6 +264,8 @@ def test_a_request_is_answered_once(app: Flask, clock: Clock) -> None:
     page = wiki.start(browser, xml)
     assert page.status == 400
     assert "answered before" in page.html
+    assert "Open the application to sign in again." in page.html  # who only went back
+    assert "trying again will not help" not in page.html
 
 
 def test_an_encoded_name_hides_from_no_signature(app: Flask, wiki: ServiceProvider) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from flask import Flask
@@ -14,7 +15,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, clients
 from tests.conftest import Clock, Statements
-from tests.support.actors import BASE, ORIGIN, Browser, claims_of, header_of
+from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.support.events import events
 from tests.support.factories import make_api, make_attribute, make_client, make_user, rotate
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
@@ -263,8 +264,18 @@ def test_a_refusal_is_told_on_a_page(app: Flask, browser: Browser, user: User) -
     way = browser.deny().url.removeprefix(WIKI)
     answer = wiki.ask(way)
     assert (answer.status_code, answer.mimetype) == (403, "text/html")
-    assert "Wiki could not find out who you are" in answer.get_data(as_text=True)
-    assert wiki.ask().status_code == 303
+    page = answer.get_data(as_text=True)
+    assert "was not allowed to see who you are" in page
+    assert "cookies" not in page
+    sent = wiki.ask()
+    assert sent.status_code == 303
+    state = parse_qs(urlsplit(sent.headers["Location"]).query)["state"][0]
+    for error, text in (("temporarily_unavailable", "Wait a few seconds"), (None, "Allow cookies")):
+        query = {"state": state, "iss": ISSUER, **({"error": error} if error else {"code": "x"})}
+        answer = wiki.ask(f"/.sso/callback?{urlencode(query)}")
+        assert answer.status_code == (403 if error else 400)
+        page = answer.get_data(as_text=True)
+        assert (text in page, "Error ID" in page) == (True, True)
 
 
 def test_groups(app: Flask, browser: Browser) -> None:

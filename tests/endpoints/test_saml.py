@@ -386,4 +386,6 @@ def test_clocks_that_differ_are_named(app: Flask, clock: Clock) -> None:
         page = wiki.start(Browser(app), xml)
         assert page.status == 400
         assert "clocks" in page.html
+        assert "Open the application to sign in again. If that does not help" in page.html
+        assert "trying again will not help" not in page.html
     assert query(authn_request()).startswith("SAMLRequest=")
