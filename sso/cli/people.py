@@ -99,6 +99,7 @@ def whole(user: User) -> dict[str, Any]:
         "attributes": user.attributes,
         "disabled": user.is_disabled,
         "ends_at": iso(user.ends_at),
+        "last_active_at": iso(user.last_active_at),
         "created_at": iso(user.created_at),
     }
 

@@ -149,17 +149,17 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str, str, Administrato
         user = users.find_by_email(EMAIL)
         if user is None:
             accounts.create(
-                audit.SYSTEM,
+                audit.operator(),
                 email=EMAIL,
                 name="Dana Demo",
                 password=password,
                 email_verified=True,
             )
         else:
-            credentials.set_password(audit.SYSTEM, user, password)
+            credentials.set_password(audit.operator(), user, password)
         for old in stored_clients.every():
             if old.name in (_APPLICATION, _DEVICE):
-                clients.delete(audit.SYSTEM, old.client_id)
+                clients.delete(audit.operator(), old.client_id)
         admin = sample_data.prepare()
         metadata = {
             "client_name": _APPLICATION,
@@ -168,9 +168,9 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str, str, Administrato
             "backchannel_logout_uri": f"{home}backchannel-logout",
             "home_url": home,
         }
-        client, secret = clients.register(audit.SYSTEM, metadata)
+        client, secret = clients.register(audit.operator(), metadata)
         device, _ = clients.register(
-            audit.SYSTEM,
+            audit.operator(),
             {
                 "client_name": _DEVICE,
                 "token_endpoint_auth_method": NO_AUTH_METHOD,

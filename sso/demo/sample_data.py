@@ -68,7 +68,7 @@ def prepare() -> Administrator:
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     if user is None:
         user = accounts.create(
-            audit.SYSTEM,
+            audit.operator(),
             email=ADMINISTRATOR,
             name="Alex Admin",
             password=password,
@@ -79,7 +79,7 @@ def prepare() -> Administrator:
         registered = {name: _register(name, groups) for name, groups in APPLICATIONS.items()}
         db.session.execute(insert(AuditEvent), list(_week(people, registered)))
     else:
-        credentials.set_password(audit.SYSTEM, user, password)
+        credentials.set_password(audit.operator(), user, password)
     key = totp.new_secret()
     factors.remove_totp_secret(user.id)
     # The code before the present one is used up, so that the present one works.
@@ -121,7 +121,7 @@ def _register(name: str, groups: Sequence[str]) -> str:
         "groups": list(groups),
         "home_url": home,
     }
-    client, _ = clients.register(audit.SYSTEM, metadata)
+    client, _ = clients.register(audit.operator(), metadata)
     return client.client_id
 
 

@@ -13,6 +13,7 @@ from sso.models.users import BrowserSession, User
 _UNSENT = text("delivered_at IS NULL AND (next_attempt_at IS NOT NULL OR last_fault IS NOT NULL)")
 _ENDS = text("ends_at IS NOT NULL AND disabled_at IS NULL")
 _LIVES = text("ended_at IS NULL")
+_ACTIVE = text("last_active_at IS NOT NULL")
 _DUE = text("groups_due_at IS NOT NULL")
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
@@ -24,6 +25,13 @@ Index(
     User.name_key,
     User.id,
     postgresql_ops={"name_key": "text_pattern_ops"},
+)
+Index(
+    "ix_users_last_active_at",
+    User.last_active_at,
+    User.id,
+    sqlite_where=_ACTIVE,
+    postgresql_where=_ACTIVE,
 )
 # Few users meet these conditions.
 Index("ix_users_disabled", User.email, sqlite_where=_DISABLED, postgresql_where=_DISABLED)

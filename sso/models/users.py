@@ -67,6 +67,9 @@ class User(Base):
     ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # When the person was told of this end.
     end_announced_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When the person last signed in or came back to a session, to the day; NULL if never. It is no
+    # change of the account: `version` and `updated_at` stay.
+    last_active_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
     # Incremented by each change, so that of two changes based on the same version, one is refused.

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from sso import audit, clock, context
+from sso import audit, clock, context, database
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords, secrets
@@ -159,6 +159,7 @@ def begin(
     session.address = browser.ip_address[:45]
     session.browser = browser.user_agent[:200]
     new = renew(CurrentSession(session, user))
+    sessions.note_active(database.session_connection(), session.id, now)
     if upstream and not identities.bind(upstream, session.id):
         raise SignInEnded
     revocation.surplus_of_user(user.id)
@@ -226,6 +227,9 @@ def prolong(
     now = clock.now()
     if now - last_seen_at < _TOUCH_EVERY:
         return False
+    if last_seen_at.date() != now.date():
+        # Before the session: who ends the sessions of a user locks the user first, too.
+        sessions.note_active(connection, session_id, now)
     sessions.touch(connection, session_id, now, _idle_end(ends_at, now))
     return True
 

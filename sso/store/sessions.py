@@ -150,6 +150,22 @@ def touch(connection: Connection, session_id: UUID, now: datetime, expires_at: d
     prepared.changed(connection, _TOUCH, values)
 
 
+_ACTIVE = update(_USERS).values(
+    last_active_at=bindparam("now"), version=_USERS.c.version, updated_at=_USERS.c.updated_at
+)
+_OWNER_ACTIVE = _ACTIVE.where(
+    _USERS.c.id
+    == select(_SESSIONS.c.user_id)
+    .where(_SESSIONS.c.id == bindparam("session_id"))
+    .scalar_subquery()
+)
+
+
+def note_active(connection: Connection, session_id: UUID, now: datetime) -> None:
+    """Record that the owner of a session is active now. It locks the user."""
+    prepared.changed(connection, _OWNER_ACTIVE, {"session_id": session_id, "now": now})
+
+
 _USE_DECISIONS = (
     update(_SESSIONS)
     .where(

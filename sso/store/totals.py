@@ -7,10 +7,16 @@ from sqlalchemy import Select, func, select, union
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Group, Mail, Passkey, TotpSecret, User
+from sso.store import users
 
 
 def people(most: int) -> int:
     return _counted(select(User.email).order_by(User.email), most)
+
+
+def active_people(days: int, most: int) -> int:
+    active = select(User.last_active_at).where(users.is_active(days))
+    return _counted(active.order_by(User.last_active_at), most)
 
 
 def groups(most: int) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -372,6 +372,7 @@ def of_domain(domain: str, before: datetime) -> Sequence[User]:
 BY_EMAIL = Order((User.email,))
 BY_BEGINNING = Order((User.email,), is_of_beginnings=True)
 BY_NAME = Order((User.name_key, User.id))
+BY_ACTIVITY = Order((User.last_active_at, User.id))
 CONTAINING = Order((User.email,), is_key_first=True)
 
 
@@ -420,6 +421,16 @@ def is_disabled() -> ColumnElement[bool]:
 
 def is_invited() -> ColumnElement[bool]:
     return User.password_hash.is_(None) & User.disabled_at.is_(None)
+
+
+def is_active(days: int) -> ColumnElement[bool]:
+    """Return the condition that a user was active in the last days."""
+    return User.last_active_at >= clock.now() - timedelta(days=days)
+
+
+def is_inactive(days: int) -> ColumnElement[bool]:
+    """Return the condition that a user was active once, but not in the last days."""
+    return User.last_active_at < clock.now() - timedelta(days=days)
 
 
 def is_unverified() -> ColumnElement[bool]:

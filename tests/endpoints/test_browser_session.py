@@ -1,6 +1,6 @@
 """Browser sessions: lifetimes, "keep me signed in", and the cookie."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask import Flask
@@ -278,3 +278,37 @@ def test_sign_in_again_counts_from_then(clock: Clock, browser: Browser, user: Us
         assert is_signed_in(browser)
     clock.move(days=11)
     assert not is_signed_in(browser)
+
+
+def last_active(app: Flask) -> tuple[datetime | None, int, datetime]:
+    with app.app_context():
+        user = db.session.scalars(select(User)).one()
+        return user.last_active_at, user.version, user.updated_at
+
+
+def test_the_day_of_the_last_use(app: Flask, browser: Browser, user: User, clock: Clock) -> None:
+    clock.stand_still()
+    never, *unchanged = last_active(app)
+    assert never is None
+    clock.time = signed_in_at = datetime(2026, 12, 1, 23, 50, tzinfo=UTC)
+    browser.sign_in()
+    assert last_active(app) == (signed_in_at, *unchanged)
+    clock.move(seconds=599)  # the same day
+    assert signed_in(browser)
+    assert last_active(app) == (signed_in_at, *unchanged)
+    clock.move(seconds=61)
+    assert signed_in(browser)
+    assert last_active(app) == (datetime(2026, 12, 2, 0, 1, tzinfo=UTC), *unchanged)
+
+
+def test_a_session_that_answers_for_an_application_counts(
+    app: Flask, browser: Browser, user: User, clock: Clock
+) -> None:
+    clock.stand_still()
+    rp = make_client(app)
+    browser.approve(rp)
+    before = last_active(app)[0]
+    clock.move(days=1)
+    assert browser.authorize(rp).code
+    assert before
+    assert last_active(app)[0] == before + timedelta(days=1)

@@ -53,6 +53,8 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO audit_events (id, at, name, user_id, fields)"
     " SELECT id, now() - random() * interval '90 days', 'signed_in', CAST(id AS text), '{}'"
     " FROM users WHERE email <> :without",
+    "UPDATE users SET last_active_at = now() - random() * interval '180 days'"
+    " WHERE email <> :without",
     "INSERT INTO groups (id, name, version, created_at, updated_at)"
     " SELECT id, CAST(id AS text), 1, now(), now() FROM users WHERE email <> :without",
     "INSERT INTO group_owners (group_id, user_id, created_at)"
@@ -71,7 +73,7 @@ FACTORS_OF_OTHERS = (
     " SELECT id, id, client_id, '', '', 5, now(), now(), id FROM grants WHERE :without <> ''",
     "INSERT INTO saml_sessions (grant_id, name_id, name_id_format)"
     " SELECT id, CAST(id AS text), 'x' FROM grants WHERE :without <> ''",
-    "ANALYZE saml_sessions, identities, upstream_sessions, audit_events, groups, passkeys,"
+    "ANALYZE users, saml_sessions, identities, upstream_sessions, audit_events, groups, passkeys,"
     " totp_secrets, recovery_codes, mail_tokens, clients, client_logos, client_origins,"
     " waiting_sign_ins, device_codes, groups, group_owners",
 )
@@ -208,6 +210,8 @@ ADMIN_PAGES = (
     "people?state=disabled",
     "people?state=invited",
     "people?state=unverified",
+    "people?state=active",
+    "people?state=inactive",
     "people?group=sso-administrators",
     "person?id={id}",
     "audit",

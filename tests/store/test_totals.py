@@ -4,12 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 from flask import Flask
+from sqlalchemy import update
 
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, TotpSecret, User
 from sso.store import totals
+from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_user
 from tests.support.statements import watched
@@ -44,6 +46,19 @@ def test_an_owner_of_two_factors_counts_once(app: Flask, user: User) -> None:
             ))  # fmt: skip
         db.session.flush()
         assert totals.with_second_factor(9) == 2
+
+
+def test_who_was_active(app: Flask, user: User, clock: Clock) -> None:
+    clock.stand_still()
+    days = timedelta(days=30)
+    ages = (timedelta(0), days, days + timedelta(seconds=1))
+    ids = [user.id, *(make_user(app, f"{name}@example.com").id for name in ("erin", "finn"))]
+    make_user(app, "gail@example.com")  # never
+    with app.app_context():
+        for user_id, age in zip(ids, ages, strict=True):
+            active = update(User).where(User.id == user_id)
+            db.session.execute(active.values(last_active_at=clock.time - age))
+        assert [totals.active_people(30, most) for most in (1, 2, 3)] == [2, 2, 2]
 
 
 def test_up_to_a_limit(app: Flask, user: User) -> None:

@@ -49,6 +49,11 @@ class EventView:
     details: list[Detail]
 
     @property
+    def author(self) -> str:
+        """Return the operator who caused the event; empty if it was the person or the server."""
+        return next((detail.value for detail in self.details if detail.name == "operator"), "")
+
+    @property
     def time(self) -> str:
         """Return the time in seconds, in UTC like the export and the filters."""
         return f"{self.event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"

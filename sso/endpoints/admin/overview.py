@@ -21,7 +21,7 @@ from sso.checkup import components, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.settings import read_settings
 from sso.database import schema
-from sso.endpoints.admin import access, admin_page, audit_trail, caching
+from sso.endpoints.admin import access, admin_page, audit_trail, caching, people_list
 from sso.endpoints.admin.admin_page import MOST_COUNTED, Total
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
@@ -286,6 +286,11 @@ def _figures() -> list[Figure]:
     """Return the totals, up to a minute old."""
     counters: tuple[tuple[str, Callable[[int], int], str | None], ...] = (
         (N_("People"), totals.people, admin_page.url("people")),
+        (
+            people_list.ACTIVE_TITLE,
+            partial(totals.active_people, people_list.ACTIVE_DAYS),
+            admin_page.url("people", state="active"),
+        ),
         (N_("With a second factor"), totals.with_second_factor, None),
         (N_("Groups"), totals.groups, admin_page.url("groups")),
         (N_("Applications"), totals.clients, admin_page.url("applications")),

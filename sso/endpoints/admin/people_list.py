@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from flask import abort, redirect, request
@@ -26,17 +27,23 @@ from sso.services.checks import Invalid
 from sso.store import groups, named_groups, users
 from sso.store.lists import PAGE, Order, Slice
 
+ACTIVE_DAYS, _INACTIVE_DAYS = 30, 90
+ACTIVE_TITLE = N_("Active in 30 days")
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
     "disabled": (N_("disabled"), users.is_disabled),
     "invited": (N_("no password"), users.is_invited),
     "unverified": (N_("not verified"), users.is_unverified),
+    "active": (ACTIVE_TITLE, partial(users.is_active, ACTIVE_DAYS)),
+    "inactive": (N_("Not active for 90 days"), partial(users.is_inactive, _INACTIVE_DAYS)),
 }
+_ORDERS = {"active": users.BY_ACTIVITY.reversed, "inactive": users.BY_ACTIVITY}
 _NAME = "name"
 SORTS = {"": N_("Email"), _NAME: N_("Name")}
 COLUMNS = {
     "name": N_("Name"),
     "groups": N_("Groups"),
     "state": N_("State"),
+    "active": N_("Last active"),
     "created": N_("Created"),
     "changed": N_("Changed"),
     "id": N_("ID"),
@@ -97,8 +104,10 @@ class Filters:
             matching = users.containing(self.text).where(*conditions)
             return [Listed(None, users.CONTAINING, matching)]
         statement = users.with_email(self.text).where(*conditions)
-        # The indexes of the states have the order of the list of all.
+        # The indexes of most states have the order of the list of all.
         order = users.BY_EMAIL if self.state else users.order_of(self.text)
+        if not (self.text or self.group):
+            order = _ORDERS.get(self.state, order)
         by_email = Listed(None, order, statement)
         if self.group and not self.state:
             by_email = Listed(None, *users.in_group(self.group, self.text))
@@ -159,7 +168,10 @@ def _query() -> dict[str, str]:
     return {name: request.args[name] for name in names if request.args.get(name)}
 
 
-_EXPORTED = ("id", "email", "name", "email_verified", "groups", "disabled", "created")
+_EXPORTED = (
+    *("id", "email", "name", "email_verified", "groups", "disabled", "created"),
+    "last_active",
+)
 
 
 def export() -> Response:
@@ -175,6 +187,7 @@ def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
             yield (
                 user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
                 _yes(user.is_disabled), exports.moment(user.created_at),
+                exports.moment(user.last_active_at) if user.last_active_at else "",
             )  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 import csv
 import io
 import re
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from sso.audit import operator
 from sso.extensions import db
@@ -14,9 +16,12 @@ from sso.models import User
 from sso.services import group_editing
 from sso.store import users
 from sso.store.lists import PAGE
+from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_user
+
+SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -26,6 +31,13 @@ def ada(app: Flask) -> StaffBrowser:
 
 def emails(html: str) -> list[str]:
     return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', html)
+
+
+def make_active(app: Flask, email: str, moment: datetime | None) -> None:
+    id = make_user(app, email, password=None).id
+    with app.app_context():
+        db.session.execute(update(User).where(User.id == id).values(last_active_at=moment))
+        db.session.commit()
 
 
 def user(app: Flask, email: str) -> User:
@@ -59,6 +71,40 @@ def test_order_and_columns_stay_in_the_url(app: Flask, ada: StaffBrowser) -> Non
     heads = re.findall(r'<th scope="col">([^<]*)</th>', html)
     assert heads == ["Email", "Created", "ID"]
     assert ada.open(f"{ADMIN}/people?sort=password_hash&column=password_hash").status == 200
+
+
+def test_who_was_active_and_who_was_not(app: Flask, clock: Clock, ada: StaffBrowser) -> None:
+    clock.stand_still()
+    active, inactive = timedelta(days=30), timedelta(days=90)
+    ages = {
+        "recent": timedelta(0), "just": active, "not": active + SECOND,
+        "not-yet": inactive, "old": inactive + SECOND, "older": inactive * 2, "never": None,
+    }  # fmt: skip
+    for name, age in ages.items():
+        make_active(app, f"{name}@example.com", clock.time - age if age is not None else None)
+    html = ada.open(f"{ADMIN}/people?state=active&column=active").html
+    assert emails(html) == ["recent@example.com", "ada@example.com", "just@example.com"]
+    assert "Last active" in html
+    html = ada.open(f"{ADMIN}/people?state=inactive").html
+    assert emails(html) == ["older@example.com", "old@example.com"]
+    assert emails(ada.open(f"{ADMIN}/people?state=inactive&q=older").html) == ["older@example.com"]
+    assert "never" in ada.open(f"{ADMIN}/people?q=never&column=active").html
+    overview = ada.open(ADMIN).html
+    assert re.search(r"<strong>3</strong><span>Active in 30 days", overview)
+    lines = rows(ada.open(f"{ADMIN}/people/export?kind=csv&state=inactive").html)
+    assert [line["email"] for line in lines] == ["older@example.com", "old@example.com"]
+    assert lines[0]["last_active"] == f"{clock.time - inactive * 2:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_pages_of_active_people(app: Flask, clock: Clock, ada: StaffBrowser) -> None:
+    clock.stand_still()
+    for number in range(PAGE):  # all at the same moment
+        make_active(app, f"user{number:03}@example.com", clock.time)
+    first = ada.open(f"{ADMIN}/people?state=active")
+    link = re.search(r'rel="next" href="([^"]*)"', first.html)
+    assert link
+    second = ada.open(ORIGIN + link[1].replace("&amp;", "&"))
+    assert len({*emails(first.html), *emails(second.html)}) == PAGE + 1
 
 
 def test_people_are_exported_as_filtered_and_run_nothing(app: Flask, ada: StaffBrowser) -> None:
