@@ -35,6 +35,7 @@ from sso.endpoints.routes import ROUTES
 from sso.flow.permissions import (
     ADMIN,
     HELPDESK,
+    LIMITABLE,
     MEANINGS,
     OWNER,
     ROLES,
@@ -154,6 +155,7 @@ def permissions() -> str:
             code(permission),
             MEANINGS[permission],
             *("yes" if permission in ROLES[role] else "" for role in (ADMIN, HELPDESK, OWNER)),
+            "yes" if permission in LIMITABLE else "",
             ", ".join(
                 code(route.path.removeprefix("{base}"))
                 for route in ROUTES
@@ -162,7 +164,7 @@ def permissions() -> str:
         )
         for permission in Permission
     ]
-    roles = ("administrators", "helpdesk", "owners of groups")
+    roles = ("administrators", "helpdesk", "owners of groups", "can be limited")
     return table(("permission", "allows to", *roles, "pages"), rows)
 
 

@@ -20,7 +20,7 @@ from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
 from sso.endpoints.admin.admin_page import SECTIONS
 from sso.endpoints.routes import ROUTES
-from sso.flow.permissions import MEANINGS, ROLES
+from sso.flow.permissions import LIMITABLE, MEANINGS, ROLES
 from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.metrics.exporter import Counters
 from sso.metrics.gauges import GAUGES
@@ -105,11 +105,12 @@ def test_the_reference_has_every_url(reference: dict[str, str]) -> None:
 def test_the_reference_has_every_permission(reference: dict[str, str]) -> None:
     for permission, meaning in MEANINGS.items():
         (line,) = re.findall(rf"^\| `{permission}` \| (.*) \|$", reference["permissions"], re.M)
-        text, *held, pages = line.split(" | ")
+        text, *held, limited, pages = line.split(" | ")
         assert text == meaning
         assert [cell.strip() == "yes" for cell in held] == [
             permission in role for role in ROLES.values()
         ]
+        assert (limited.strip() == "yes") is (permission in LIMITABLE)
         assert pages.count("`") == 2 * sum(
             permission in route.needs and route.name != "overview" for route in ROUTES
         )

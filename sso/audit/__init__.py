@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, wraps
 from threading import Lock
@@ -29,7 +29,15 @@ from flask import current_app, has_app_context, has_request_context, request
 from sso import clock
 from sso.audit.events import Event, limited
 from sso.errors import NotAllowed
-from sso.flow.permissions import LIMITED, NONE, SERVICES, Permission
+from sso.flow.permissions import (
+    LIMITED,
+    LIMITED_SERVICES,
+    NONE,
+    SERVICES,
+    Needs,
+    Permission,
+    Rights,
+)
 from sso.observability import counters
 from sso.observability.redaction import redact
 
@@ -46,9 +54,10 @@ class Actor:
     events. `token`: the id of the API token of a program, `service`: the client that acts with an
     access token of its own; `operator` is then its name. `user_id`: the signed-in operator, whose
     rights come from a group (see `services.roles`). `permissions`: what the operator may do, or
-    `None` if nothing is refused, as at the command line. `changes_staff`: may change
-    administrators, members of the helpdesk, and who has these roles. `reads_people`: False for a
-    program whose scopes let it read no users.
+    `None` if nothing is refused, as at the command line. `limits`: further permissions, which hold
+    only for some groups (see `permissions.Rights`). `needs`: the permissions of which the service
+    that runs needs one. `changes_staff`: may change administrators, members of the helpdesk, and
+    who has these roles. `reads_people`: False for a program whose scopes let it read no users.
     """
 
     operator: str | None = None
@@ -59,6 +68,15 @@ class Actor:
     changes_staff: bool = True
     reads_people: bool = True
     service: str | None = None
+    limits: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
+    needs: Needs = NONE
+
+    @property
+    def rights(self) -> Rights:
+        """Return what the operator may do, with limits."""
+        if self.permissions is None:
+            return Rights(frozenset(Permission))
+        return Rights(self.permissions, self.limits)
 
     def may(self, permission: Permission) -> bool:
         return self.permissions is None or permission in self.permissions
@@ -168,18 +186,20 @@ def acting(
 ) -> Callable[Concatenate[Actor, Parameters], Result]:
     """Decorate a use case so that all its events name its first argument as the actor.
 
-    It raises `NotAllowed` if the actor lacks the permission that `permissions.SERVICES` names.
+    It raises `NotAllowed` if the actor lacks the permission that `permissions.SERVICES` names. One
+    with limits is enough for those in `LIMITED_SERVICES`, which ask for whom it holds.
     """
-    needs = SERVICES.get(f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    needs, limited = SERVICES.get(name), LIMITED_SERVICES.get(name, NONE)
 
     @wraps(function)
     def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if (
-            actor.permissions is not None
-            and needs != NONE
-            and actor.permissions.isdisjoint(needs or ())
-        ):
-            raise NotAllowed(LIMITED)
+        if actor.permissions is not None and needs != NONE:
+            if actor.permissions.isdisjoint(needs or ()) and actor.limits.keys().isdisjoint(
+                limited
+            ):
+                raise NotAllowed(LIMITED)
+            actor = replace(actor, needs=needs or NONE)
         with acting_as(actor):
             return function(actor, *args, **kwargs)
 

@@ -112,6 +112,15 @@ def checked_roles(text: str) -> str:
     return text
 
 
+def checked_role_groups(text: str) -> str:
+    """Check entries such as `hr-paris=paris`; `load_settings` compares them with the roles."""
+    for entry in text.split(","):
+        if not all(entry.partition("=")):
+            raise ValueError("give roles with groups, such as: hr-paris=paris, hr-paris=lyon")
+        checked_group(entry.strip())
+    return text
+
+
 def checked_sign_up(text: str) -> str:
     """Check `open`, `off`, or domains."""
     is_mode = text in ("off", "open")
@@ -241,6 +250,12 @@ class Settings:
         "groups whose members have some permissions of the administration in the browser, each "
         "with its permissions: auditors=audit people-read, wiki=applications",
         checked_roles,
+        None,
+    )
+    admin_role_groups: str | None = key(
+        "the groups that roles of SSO_ADMIN_ROLES are limited to, with their members: "
+        "hr-paris=paris, hr-paris=lyon",
+        checked_role_groups,
         None,
     )
     client_documents: str = key(
@@ -429,6 +444,7 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
         errors.append(SAME_KEY)
     if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
         errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
+    errors += _errors_of_roles(reading)
     if errors:
         raise SettingsError(errors)
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
@@ -438,6 +454,18 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     if values["secret_key"] == previous:
         raise SettingsError([SAME_KEY])
     return Settings(**values)
+
+
+def _errors_of_roles(reading: Reading) -> list[str]:
+    """Return what is wrong with the limits of roles, which are read together with the roles."""
+    limits, roles = reading.values["SSO_ADMIN_ROLE_GROUPS"], reading.values["SSO_ADMIN_ROLES"]
+    if not limits or "SSO_ADMIN_ROLES" in dict(reading.located):
+        return []
+    try:
+        permissions.role_limits(limits, roles or "")
+    except ValueError as error:
+        return [f"SSO_ADMIN_ROLE_GROUPS: {error}"]
+    return []
 
 
 def flask_config(settings: Settings) -> dict[str, object]:

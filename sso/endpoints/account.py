@@ -106,7 +106,7 @@ def _page(
     values_form: OwnValuesForm,
 ) -> Response:
     user = current.user
-    may_administer = bool(roles.permissions_of(user.groups))
+    may_administer = bool(roles.rights_of(user.groups))
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     return page.render(
         "account.html",

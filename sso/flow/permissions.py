@@ -4,7 +4,8 @@ Pages say what they need in the table of routes (`endpoints.routes`), services h
 Operators at the command line and programs with an API token need none: see `audit.Actor`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
@@ -58,6 +59,57 @@ ROLES: Mapping[str, frozenset[Permission]] = {
     OWNER: frozenset({Permission.OWN_GROUPS}),  # of a group
 }
 
+
+@dataclass(frozen=True)
+class Rights:
+    """What somebody may do in the administration.
+
+    `limits`: permissions that hold only for some groups and for their members, each with the names
+    of these groups. A permission is either in `permissions` or in `limits`, so that whatever asks
+    for the former alone refuses those who are limited.
+    """
+
+    permissions: frozenset[Permission] = frozenset()
+    limits: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.permissions or self.limits)
+
+    def holds(self, permission: Permission) -> bool:
+        """Return whether there is a permission, if only for some groups."""
+        return permission in self.permissions or permission in self.limits
+
+    def over(self, groups: Collection[str]) -> frozenset[Permission]:
+        """Return the permissions that hold for a person in these groups."""
+        return self.permissions.union(
+            permission for permission, names in self.limits.items() if not names.isdisjoint(groups)
+        )
+
+    def covers(self, other: "Rights") -> bool:
+        """Return whether these rights include all of somebody else's."""
+        return other.permissions <= self.permissions and all(
+            permission in self.permissions or names <= self.limits.get(permission, frozenset())
+            for permission, names in other.limits.items()
+        )
+
+    def limited_to(self, needs: Iterable[Permission]) -> frozenset[str] | None:
+        """Return the groups for which one of these permissions holds; `None` if it has no limit."""
+        needs = tuple(needs)
+        if not self.permissions.isdisjoint(needs):
+            return None
+        return frozenset[str]().union(*(self.limits.get(need, ()) for need in needs))
+
+    def joined(self, other: "Rights") -> "Rights":
+        """Return these rights and others together."""
+        permissions = self.permissions | other.permissions
+        limits = {
+            permission: self.limits.get(permission, frozenset())
+            | other.limits.get(permission, frozenset())
+            for permission in {*self.limits, *other.limits} - permissions
+        }
+        return Rights(permissions, limits)
+
+
 # An API token may do everything that its scopes say, whatever its owner may do.
 _NOT_IN_CUSTOM_ROLES = frozenset({Permission.API_TOKENS, Permission.OWN_GROUPS})
 _IMPLY_READING = frozenset({Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE})
@@ -89,9 +141,49 @@ def _permissions(names: Iterable[str]) -> frozenset[Permission]:
     return named | {Permission.READ_PEOPLE} if named & _IMPLY_READING else named
 
 
+PEOPLE = frozenset({Permission.READ_PEOPLE, Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE})
+LIMITABLE = PEOPLE | {Permission.GROUPS}
+MOST_LIMITS = 100  # groups of a role
+
+
+@lru_cache(maxsize=8)
+def role_limits(text: str, roles: str) -> Mapping[str, frozenset[str]]:
+    """Read the groups that the operator's roles are limited to. Raises `ValueError`.
+
+    The text is like `hr-paris=paris, hr-paris=lyon`. `roles`: as `custom_roles` reads them.
+    """
+    permissions, limits = custom_roles(roles) if roles else {}, dict[str, frozenset[str]]()
+    for entry in text.split(","):
+        role, group = _limit(entry.strip(), permissions)
+        limits[role] = limits.get(role, frozenset()) | {group}
+        if len(limits[role]) > MOST_LIMITS:
+            raise ValueError(f"the role {role} has more than {MOST_LIMITS} groups")
+    for role in limits:
+        if unfit := sorted(permissions[role] - LIMITABLE):
+            raise ValueError(
+                f"the role {role} has permissions that cannot be limited to groups: "
+                f"{', '.join(unfit)}; give them in a role of their own. Possible are "
+                f"{', '.join(name for name in Permission if name in LIMITABLE)}"
+            )
+    return limits
+
+
+def _limit(entry: str, roles: Iterable[str]) -> tuple[str, str]:
+    """Return the role and the group of an entry; both names may have an equals sign."""
+    for role in sorted(roles, key=len, reverse=True):
+        mark, group = entry[len(role) :].lstrip()[:1], entry[len(role) :].lstrip()[1:].strip()
+        if entry.startswith(role) and mark == "=" and group:
+            return role, group
+    raise ValueError(
+        f"{entry or 'an entry'} does not name a role of SSO_ADMIN_ROLES and a group; give them "
+        "like this: hr-paris=paris, hr-paris=lyon"
+    )
+
+
 Needs = tuple[Permission, ...]  # any of these
 
 STAFF = tuple(permission for permission in Permission if permission != Permission.OWN_GROUPS)
+LIMITED_STAFF = tuple(permission for permission in Permission if permission in LIMITABLE)
 READ_PEOPLE: Needs = (Permission.READ_PEOPLE,)
 SUPPORT_PEOPLE: Needs = (Permission.SUPPORT_PEOPLE,)
 WRITE_PEOPLE: Needs = (Permission.WRITE_PEOPLE,)
@@ -175,4 +267,22 @@ SERVICES: Mapping[str, Needs] = {
          "second_factors.request_emailed_code"),
         NONE,
     ),
+}  # fmt: skip
+
+# The services that ask for which group and person a permission holds, and the permissions that may
+# be limited there. All others refuse those whose permission has limits.
+LIMITED_SERVICES: Mapping[str, Needs] = {
+    **dict.fromkeys(
+        ("accounts.create", "accounts.update", "accounts.disable", "accounts.enable",
+         "accounts.delete", "accounts.invite", "credentials.set_password",
+         "credentials.make_enrolment_link", "identities.remove_identity"),
+        WRITE_PEOPLE,
+    ),
+    **dict.fromkeys(
+        ("attributes.set_values", "authentication.end_some", "authentication.sign_out",
+         "credentials.invite_again", "credentials.mail_password_reset",
+         "credentials.request_verification", "credentials.reset_factors"),
+        CHANGE_PEOPLE,
+    ),
+    **dict.fromkeys(("group_editing.change", "group_owners.remove_member"), GROUPS),
 }  # fmt: skip

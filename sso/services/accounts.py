@@ -18,7 +18,6 @@ from sso.extensions import db
 from sso.flow import group_ends as member_ends
 from sso.flow import moments
 from sso.flow.attributes import Party
-from sso.flow.permissions import Permission
 from sso.i18n.message import Message
 from sso.models import User
 from sso.models.users import has_ended
@@ -74,7 +73,8 @@ def create(
 
     Nobody can sign in yet without a password, or the `password_hash` of another system.
     """
-    roles.require_may_change(actor, [groups := list(groups)])
+    roles.require_may_create(actor, groups := list(groups))
+    roles.require_may_change(actor, [groups])
     user = _new(user_id, email_verified=email_verified)
     if password_hash:
         user.password_hash = importing.accept_hash(password_hash)
@@ -91,7 +91,7 @@ def create(
         attributes=attributes,
         ends_at=ends_at,
         group_ends=group_ends,
-        party=attribute_values.party_of(actor),
+        party=attribute_values.party_of(actor, groups),
     )
     if is_invited:
         notifications.invited(user)
@@ -105,9 +105,8 @@ def create(
 @audit.acting
 def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> tuple[User, bool]:
     """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
-    if groups := list(groups):
-        roles.require(actor, Permission.WRITE_PEOPLE)
-        roles.require_may_change(actor, [groups])
+    roles.require_may_create(actor, groups := list(groups))
+    roles.require_may_change(actor, [groups])
     user = _new(None, email_verified=False)
     _add(user, None, email=email, name=name, groups=groups)
     is_sent = notifications.invited(user)
@@ -152,9 +151,12 @@ def update(
     if user is None:
         raise LookupError(user_id)
     settle(actor, user)
+    roles.require_reach(actor, user)
     before = _whole(user)
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
+    after = user.groups if members is None else members
+    roles.require_may_place(actor, user.groups, after, group_ends or ())
     roles.require_may_change(actor, [user.groups, members or ()])
     gets_end = (ends_at or "").strip() or (
         (group_ends or {}).get(context.settings().admin_group, "").strip()
@@ -171,7 +173,7 @@ def update(
         attributes=attributes,
         ends_at=ends_at,
         group_ends=group_ends,
-        party=attribute_values.party_of(actor),
+        party=attribute_values.party_of(actor, user.groups),
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
     _flush(user)
@@ -355,6 +357,7 @@ def _new(user_id: UUID | None, *, email_verified: bool) -> User:
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
     if users.lock_any(user.id) is None:
         raise LookupError(user.id)  # deleted at this moment
+    roles.require_reach(actor, user)
     roles.require_may_change(actor, [user.groups])
     if not keeps_access:
         roles.keep_administrators(actor, [user])

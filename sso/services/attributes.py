@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -203,11 +203,13 @@ def of_texts(texts: Mapping[str, str | list[str]]) -> dict[str, Any]:
     return values
 
 
-def party_of(actor: Actor) -> Party | None:
-    """Return in which role an operator changes values; `None` at the command line."""
+def party_of(actor: Actor, groups: Collection[str]) -> Party | None:
+    """Return in which role an operator changes values of a person in these groups; `None` at the
+    command line.
+    """
     if actor.token or actor.service:
         return Party.SCIM
-    if not actor.may(Permission.WRITE_PEOPLE):
+    if Permission.WRITE_PEOPLE not in actor.rights.over(groups):
         return Party.HELPDESK
     return Party.ADMINISTRATOR if actor.user_id else None
 
@@ -329,7 +331,7 @@ def set_values(
         raise LookupError(user_id)
     roles.require_may_help(actor, user)
     differences.require_unchanged(expected, {**dict.fromkeys(expected or ()), **user.attributes})
-    changes = _set(user, edits, party_of(actor))
+    changes = _set(user, edits, party_of(actor, user.groups))
     if changes:
         audit.event(
             Event.USER_CHANGED, by=actor.by, user=user.id, what="attributes",

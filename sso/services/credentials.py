@@ -74,6 +74,7 @@ def invite_again(actor: Actor, user: User) -> bool:
 @audit.acting
 def set_password(actor: Actor, user: User, password: str) -> None:
     """Set a user's password, as an operator. Raises `Invalid` if it is weak, and `NotAllowed`."""
+    roles.require_reach(actor, user)
     roles.require_may_change(actor, [user.groups])
     if weakness := passwords.weakness(password, (user.name, user.email)):
         raise Invalid([weakness])

@@ -11,6 +11,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.flow import own_claims, role_claims
+from sso.flow.permissions import Permission
 from sso.i18n.message import Message
 from sso.models import Api, Client, Group
 from sso.services import accounts, api_tokens, apis, attributes, checks, clients, revocation, roles
@@ -67,6 +68,10 @@ def change(
     group = _locked(
         group_id, expected, user_ids, with_members=name is not None or whole is not None
     )
+    new_name = None if name == group.name else name
+    roles.require_may_edit_group(actor, group.name, new_name=new_name)
+    if provisioned:
+        roles.require(actor, Permission.GROUPS)
     roles.require_may_change(actor, [[group.name, name or ""]])
     before = _described(group)
     if name is not None and name != group.name:
@@ -207,6 +212,8 @@ def _edit_members(
                 )
             ]
         )
+    for member in joining:
+        roles.require_may_join(actor, member.present_groups, group.name)
     _replace(actor, joining, ListEdit(added=(group.name,)))
     _replace(actor, leaving, ListEdit(removed=(group.name,)))
     if leaving:

@@ -26,8 +26,10 @@ MOST_OWNERS = 100  # of a group
 
 
 def gives_permissions(name: str) -> bool:
-    """Return whether the members of this group have permissions in the administration."""
-    return bool(roles.permissions_of([name]))
+    """Return whether the members of this group have permissions in the administration, or are whom
+    somebody has permissions for.
+    """
+    return name in roles.groups_without_owners()
 
 
 @audit.acting
@@ -72,8 +74,15 @@ def _require_valid(group: Group, added: set[UUID], new: list[User], total: int) 
 
 def may_manage(actor: Actor, group: Group) -> bool:
     """Return whether the actor may see and change the members of a group."""
-    if actor.may(Permission.GROUPS):
-        return True
+    return is_staff_of(actor, group) or _is_owner(actor, group)
+
+
+def is_staff_of(actor: Actor, group: Group) -> bool:
+    """Return whether the actor manages a group by a permission, not as its owner."""
+    return actor.may(Permission.GROUPS) or group.name in actor.limits.get(Permission.GROUPS, ())
+
+
+def _is_owner(actor: Actor, group: Group) -> bool:
     return (
         actor.user_id is not None
         and not gives_permissions(group.name)
@@ -81,9 +90,14 @@ def may_manage(actor: Actor, group: Group) -> bool:
     )
 
 
-def managed_by(user_id: UUID, statement: Select[Group]) -> Select[Group]:
-    """Narrow a selection of groups to those whose members this owner may see and change."""
-    return named_groups.owned_by(user_id, statement, except_of=roles.groups_with_permissions())
+def managed_by(actor: Actor, statement: Select[Group]) -> Select[Group]:
+    """Narrow a selection of groups to those whose members a person may see and change."""
+    return named_groups.managed(
+        actor.user_id if actor.may(Permission.OWN_GROUPS) else None,
+        statement,
+        names=actor.limits.get(Permission.GROUPS, ()),
+        except_of=roles.groups_without_owners(),
+    )
 
 
 @audit.acting
@@ -93,8 +107,7 @@ def add_member(actor: Actor, group_id: UUID, *, email: str, name: str) -> User:
     `name`: of a new person. Both cases have the same result, so that owners cannot ask who has an
     account without adding them. Raises `Invalid`, and `LookupError` if the actor may not.
     """
-    _require_may_manage(actor, named_groups.find(group_id))
-    trusted = replace(actor, permissions=None)  # for this person and this group alone
+    trusted = _trusted(actor, _require_may_manage(actor, named_groups.find(group_id)))
     user = _find(email) or accounts.invite(trusted, email=email, name=name)[0]
     _lock(actor, group_id, user.id)
     group_editing.change(trusted, group_id, added=[user.id])
@@ -107,7 +120,15 @@ def remove_member(actor: Actor, group_id: UUID, user_id: UUID) -> None:
     group = _lock(actor, group_id, user_id)
     if not any(group.name in member.groups for member in memberships.lock_users([user_id])):
         raise LookupError(user_id)
-    group_editing.change(replace(actor, permissions=None), group_id, removed=[user_id])
+    group_editing.change(_trusted(actor, group), group_id, removed=[user_id])
+
+
+def _trusted(actor: Actor, group: Group) -> Actor:
+    """Return an actor who may change members of the group: its owner, for this call alone.
+
+    Those who manage it by a permission need no trust, and their limits hold.
+    """
+    return actor if is_staff_of(actor, group) else replace(actor, permissions=None)
 
 
 def _find(email: str) -> User | None:

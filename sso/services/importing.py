@@ -171,7 +171,7 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     has_attributes = any(person.attributes for person in fit)
     attributes.hold(has_attributes and not rules.is_plan)
     with attributes.declared({}) if has_attributes else nullcontext():
-        party = attributes.party_of(actor)
+        party = attributes.party_of(actor, ())
         outcomes = [_examined(person, existing, rules, party) for person in people]
     if rules.is_plan:
         return outcomes

@@ -7,7 +7,7 @@ from sso import audit, context
 from sso.audit import Actor
 from sso.errors import NotAllowed
 from sso.flow import permissions
-from sso.flow.permissions import LIMITED, Permission
+from sso.flow.permissions import LIMITED, PEOPLE, Permission, Rights
 from sso.i18n import N_
 from sso.models import User
 from sso.process.program import COMMAND
@@ -19,6 +19,10 @@ _LAST = N_("This is the last administrator who can sign in.")
 _MORE = N_(
     "You can change only people and groups with no more permissions in the administration than "
     "you have."
+)
+_OUTSIDE = N_("You can manage only your groups and their members.")
+_GROWING = N_(
+    "You can add only people whom you manage already to a group whose members you manage."
 )
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
 _PRIVILEGED = N_(
@@ -35,16 +39,42 @@ def role_of(groups: Collection[str]) -> str | None:
     return HELPDESK if settings.helpdesk_group in groups else None
 
 
-def permissions_of(groups: Collection[str]) -> frozenset[Permission]:
-    """Return the permissions that membership in these groups gives in the administration."""
-    role, custom = role_of(groups), _custom_roles()
-    held = permissions.ROLES[role] if role else frozenset()
-    return held.union(*(custom[group] for group in groups if group in custom))
+def rights_of(groups: Collection[str]) -> Rights:
+    """Return what membership in these groups gives in the administration."""
+    role, custom, limits = role_of(groups), _custom_roles(), _limits()
+    rights = Rights(permissions.ROLES[role] if role else frozenset())
+    for group in groups:
+        if group in limits:
+            rights = rights.joined(Rights(limits=dict.fromkeys(custom[group], limits[group])))
+        elif group in custom:
+            rights = rights.joined(Rights(custom[group]))
+    return rights
 
 
 def _custom_roles() -> Mapping[str, frozenset[Permission]]:
     text = context.settings().admin_roles
     return permissions.custom_roles(text) if text else {}
+
+
+def _limits() -> Mapping[str, frozenset[str]]:
+    settings = context.settings()
+    text, roles = settings.admin_role_groups, settings.admin_roles
+    return permissions.role_limits(text, roles or "") if text else {}
+
+
+def limits_people(group: str) -> bool:
+    """Return whether a role of the operator manages, or sees, only the members of such groups."""
+    custom = _custom_roles()
+    return any(
+        group in names and not custom[role].isdisjoint(PEOPLE) for role, names in _limits().items()
+    )
+
+
+def groups_without_owners() -> set[str]:
+    """Return the names of the groups whose members only the administration decides about."""
+    return groups_with_permissions().union(
+        name for names in _limits().values() for name in names if limits_people(name)
+    )
 
 
 def groups_with_permissions() -> set[str]:
@@ -59,21 +89,93 @@ def require(actor: Actor, permission: Permission) -> None:
         raise NotAllowed(LIMITED)
 
 
+def require_reach(actor: Actor, user: User) -> None:
+    """Raise `NotAllowed` unless what the service needs holds for this user."""
+    if actor.permissions is not None and actor.rights.over(user.groups).isdisjoint(actor.needs):
+        raise NotAllowed(_OUTSIDE)
+
+
 def may_help(actor: Actor, user: User) -> bool:
-    """Return whether the actor may act on this user, who has no more permissions.
+    """Return whether the actor, whose permissions hold for this user, may act on someone with the
+    user's permissions: not if these are more.
 
     Those who only help, such as the helpdesk, act on nobody who has any.
     """
-    held = permissions_of(user.groups)
+    held = rights_of(user.groups)
     if actor.permissions is None or not held:
         return True
-    return actor.may(Permission.WRITE_PEOPLE) and held <= actor.permissions
+    return Permission.WRITE_PEOPLE in actor.rights.over(user.groups) and actor.rights.covers(held)
 
 
 def require_may_help(actor: Actor, user: User) -> None:
-    """Raise `NotAllowed` if the actor may not act on this user (see `may_help`)."""
+    """Raise `NotAllowed` if the actor may not act on this user, also by limits of the actor."""
+    require_reach(actor, user)
+    require_no_more(actor, user)
+
+
+def require_no_more(actor: Actor, user: User) -> None:
+    """Raise `NotAllowed` if the user has more permissions than the actor (see `may_help`)."""
     if not may_help(actor, user):
         raise NotAllowed(_STAFF)
+
+
+def require_may_place(
+    actor: Actor, before: Collection[str], after: Collection[str], ends: Iterable[str] = ()
+) -> None:
+    """Raise `NotAllowed` if the actor may not change the groups of a user so, by limits.
+
+    `ends`: the groups in which the end of the membership changes.
+    """
+    if not actor.may(Permission.WRITE_PEOPLE):
+        _require_within(actor, Permission.WRITE_PEOPLE, {*before} ^ {*after} | {*ends})
+
+
+def require_may_create(actor: Actor, groups: Collection[str]) -> None:
+    """Raise `NotAllowed` unless the actor may create a user in these groups.
+
+    The helpdesk invites people, but not into groups. Those with limits create people only in groups
+    of theirs.
+    """
+    if actor.may(Permission.WRITE_PEOPLE):
+        return
+    if groups or actor.rights.permissions.isdisjoint(actor.needs):
+        if Permission.WRITE_PEOPLE not in actor.limits:
+            raise NotAllowed(LIMITED)
+        if not groups:
+            raise NotAllowed(_OUTSIDE)
+        _require_within(actor, Permission.WRITE_PEOPLE, groups)
+
+
+def require_may_edit_group(actor: Actor, name: str, *, new_name: str | None) -> None:
+    """Raise `NotAllowed` if the actor may not change a group, by limits.
+
+    Nobody gives a group the name of one that bounds their rights: they would hold for its members.
+    """
+    if not actor.may(Permission.GROUPS):
+        _require_within(actor, Permission.GROUPS, [name])
+        if new_name is not None:
+            raise NotAllowed(_OUTSIDE)
+    if new_name is not None and any(new_name in names for names in actor.limits.values()):
+        raise NotAllowed(_GROWING)
+
+
+def require_may_join(actor: Actor, groups: Collection[str], name: str) -> None:
+    """Raise `NotAllowed` if the actor may not add a user in these groups to another one, by limits.
+
+    Otherwise people could be taken over by adding them to a group whose members one manages.
+    """
+    if actor.permissions is None or not actor.limits:
+        return
+    over = actor.rights.over(groups)
+    if PEOPLE.intersection(actor.rights.over([*groups, name])) - over:
+        raise NotAllowed(_GROWING)
+    if not actor.may(Permission.GROUPS) and over.isdisjoint(PEOPLE):
+        raise NotAllowed(_OUTSIDE)
+
+
+def _require_within(actor: Actor, permission: Permission, groups: Iterable[str]) -> None:
+    if not actor.limits.get(permission, frozenset()).issuperset(groups):
+        raise NotAllowed(_OUTSIDE)
 
 
 def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> None:
@@ -84,10 +186,10 @@ def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> 
     """
     if actor.changes_staff and actor.permissions is None:
         return
-    for held in map(permissions_of, memberships):
+    for held in map(rights_of, memberships):
         if held and not actor.changes_staff:
             raise NotAllowed(_PRIVILEGED)
-        if actor.permissions is not None and not held <= actor.permissions:
+        if actor.permissions is not None and not actor.rights.covers(held):
             raise NotAllowed(_MORE)
 
 

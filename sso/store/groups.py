@@ -13,8 +13,10 @@ from sqlalchemy import (
     Uuid,
     bindparam,
     column,
+    false,
     func,
     literal_column,
+    or_,
     select,
     table,
     true,
@@ -88,6 +90,13 @@ def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
     return User.email.in_(of_group)
 
 
+def has_any(names: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that a user is in one of these groups, or was until the worker looks."""
+    if dialects.is_postgresql():
+        return or_(false(), *(has_member(name) for name in sorted(names)))
+    return User.email.in_(select(MEMBERSHIPS.c.email).where(MEMBERSHIPS.c.name.in_(sorted(names))))
+
+
 def _memberships() -> tuple[NamedFromClause, ColumnElement[str]]:
     """Return the elements of users' lists of groups as a table, and its column of names."""
     return dialects.json_values(User.stored_groups, "membership")
@@ -104,8 +113,12 @@ class Member(NamedTuple):
 
     def is_in(self, group: str) -> bool:
         """Return whether the user is in a group now: a membership may have ended."""
-        present = group_ends.present(self.groups, self.group_ends, clock.now())
-        return group in present
+        return group in self.present_groups
+
+    @property
+    def present_groups(self) -> list[str]:
+        """Return the groups without those in which the membership has ended."""
+        return group_ends.present(self.groups, self.group_ends, clock.now())
 
 
 _MEMBER = select(

@@ -22,12 +22,20 @@ def containing(text: str) -> Select[Group]:
     return statement.where(Group.name.icontains(text, autoescape=True)) if text else statement
 
 
-def owned_by(
-    user_id: UUID, statement: Select[Group], *, except_of: Collection[str] = ()
+def managed(
+    owner: UUID | None,
+    statement: Select[Group],
+    *,
+    names: Collection[str],
+    except_of: Collection[str],
 ) -> Select[Group]:
-    """Narrow a selection of groups to those that a user owns, without some names."""
-    of_user = select(GroupOwner.group_id).where(GroupOwner.user_id == user_id)
-    return statement.where(Group.id.in_(of_user), Group.name.not_in(except_of))
+    """Narrow a selection of groups to those with these names, and those that a user owns, of which
+    some are excepted.
+    """
+    owned = select(GroupOwner.group_id).where(GroupOwner.user_id == owner)
+    return statement.where(
+        Group.name.in_(names) | (Group.id.in_(owned) & Group.name.not_in(except_of))
+    )
 
 
 def names_owned_by(user_id: UUID) -> Sequence[str]:

@@ -12,7 +12,7 @@ from sso import clock
 from sso.extensions import db
 from sso.flow import group_ends
 from sso.models import BrowserSession, Client, Consent, Grant, User
-from sso.store import clients, prepared
+from sso.store import clients, groups, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.lists import Order, batches
 from sso.store.users import ENABLED
@@ -256,6 +256,12 @@ def live(user_id: UUID | None = None, *, at: datetime | None = None) -> Select[B
     if user_id is not None:
         return statement.where(BrowserSession.user_id == user_id)
     return statement
+
+
+def live_in(names: Collection[str], *, at: datetime | None = None) -> Select[BrowserSession]:
+    """Select the live sessions of the members of these groups; see `live`."""
+    members = select(User.id).where(groups.has_any(names))
+    return live(at=at).where(BrowserSession.user_id.in_(members))
 
 
 def live_with(session_ids: Collection[UUID]) -> Sequence[BrowserSession]:

@@ -8,7 +8,7 @@ is for programs: no cookies, and errors as JSON.
 The operator's own blocks of templates come before those that are built in.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from sso.config import overrides
 from sso.config.overrides import Overrides
 from sso.config.settings import Settings
 from sso.flow import permissions
-from sso.flow.permissions import Needs, Permission
+from sso.flow.permissions import Needs, Rights
 from sso.ratelimit import limiting
 from sso.web import forms
 
@@ -57,7 +57,8 @@ class Route:
     POST needs a token; protocol routes never do. `sign_in_back`: where `@login_required` leads back
     to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
     request. `guessing`, `flooding`: the limits of tries, for each account or client. `needs`: the
-    permissions of which one opens an admin page.
+    permissions of which one opens an admin page. `limited`: those of them that open it also where
+    they hold only for some groups, since the page asks for which.
     """
 
     path: str
@@ -74,6 +75,7 @@ class Route:
     guessing: limiting.Guessing | None = None
     flooding: limiting.Flooding | None = None
     needs: Needs = permissions.NONE
+    limited: Needs = permissions.NONE
 
     @property
     def label(self) -> str:
@@ -169,9 +171,13 @@ def at(path: str) -> Route | None:
     return _table().by_path.get(path)
 
 
-def may_open(name: str, permissions: Collection[Permission]) -> bool:
-    """Return whether these permissions open an admin page, given by its name."""
-    return any(need in permissions for need in _table().admin_pages[name].needs)
+def may_open(name: str, rights: Rights) -> bool:
+    """Return whether these rights open an admin page, given by its name."""
+    route = _table().admin_pages[name]
+    return not (
+        rights.permissions.isdisjoint(route.needs)
+        and rights.limits.keys().isdisjoint(route.limited)
+    )
 
 
 def admit(visitor: object) -> None:

@@ -10,12 +10,12 @@ PATH = "/components"
 
 def _page(app: Flask) -> Response:
     from sso.endpoints.admin.admin_page import SECTIONS, navigation
-    from sso.flow.permissions import Permission
+    from sso.flow.permissions import Permission, Rights
     from sso.web import headers
 
     headers.allow_own_script()
     source = Path(__file__).with_suffix(".html").read_text()
-    section, everything = SECTIONS[1], frozenset(Permission)
+    section, everything = SECTIONS[1], Rights(frozenset(Permission))
     return make_response(
         app.jinja_env.from_string(source).render(
             section=section.endpoint,

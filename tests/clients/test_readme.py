@@ -278,6 +278,10 @@ NOT_RUN = {
     "Authorization: Bearer sso_api_…": "a header",
     'SSO_ADMIN_ROLES="auditors=audit people-read, wiki-team=applications"':
         "a setting; tests/services/test_custom_roles.py has such roles",
+    'SSO_ADMIN_ROLES="hr-paris=people-write groups, auditors=audit"':
+        "a setting; tests/services/test_limited_roles.py has such roles",
+    'SSO_ADMIN_ROLE_GROUPS="hr-paris=paris, hr-paris=paris-guests"':
+        "a setting; tests/services/test_limited_roles.py has such limits",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
     "bin/kc.sh export --realm acme --users realm_file --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",

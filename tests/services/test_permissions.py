@@ -12,7 +12,16 @@ import sso.services
 from sso import audit
 from sso.audit import Actor
 from sso.errors import NotAllowed
-from sso.flow.permissions import ADMIN, HELPDESK, MEANINGS, ROLES, SERVICES, Permission
+from sso.flow.permissions import (
+    ADMIN,
+    HELPDESK,
+    LIMITABLE,
+    LIMITED_SERVICES,
+    MEANINGS,
+    ROLES,
+    SERVICES,
+    Permission,
+)
 from tests.support.each import each
 
 HELD: dict[str, frozenset[Permission] | None] = {
@@ -61,6 +70,25 @@ def test_who_may_call_it(name: str) -> None:
         with pytest.raises((TypeError, NotAllowed)) as error:
             USE_CASES[name](Actor("olga", permissions=held), no_such_argument=True)
         assert error.type is refused, who
+
+
+@each("name", USE_CASES)
+def test_who_may_call_it_with_a_limit(name: str) -> None:
+    """Only a service that asks for whom the permission holds; all others refuse it."""
+    for permission in Permission:
+        is_allowed = not SERVICES[name] or permission in LIMITED_SERVICES.get(name, ())
+        limits = {permission: frozenset({"paris"})}
+        actor = Actor("olga", permissions=frozenset(), limits=limits)
+        with pytest.raises((TypeError, NotAllowed)) as error:
+            USE_CASES[name](actor, no_such_argument=True)
+        assert error.type is (TypeError if is_allowed else NotAllowed), permission
+
+
+def test_what_may_be_limited() -> None:
+    assert LIMITED_SERVICES.keys() <= SERVICES.keys()
+    for name, limited in LIMITED_SERVICES.items():
+        assert LIMITABLE.issuperset(limited)
+        assert set(limited) <= set(SERVICES[name]), name
 
 
 def test_a_service_that_the_table_lacks_is_refused() -> None:

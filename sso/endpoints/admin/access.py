@@ -18,7 +18,7 @@ from sso.config import urls
 from sso.endpoints import browser_session, second_factor
 from sso.errors import NotAllowed
 from sso.extensions import db
-from sso.flow.permissions import OWNER, ROLES, Permission
+from sso.flow.permissions import OWNER, ROLES, Permission, Rights
 from sso.mfa import policy
 from sso.models import User
 from sso.services import roles
@@ -36,14 +36,19 @@ class Staff:
     """A person with permissions in the administration."""
 
     current_session: CurrentSession
-    permissions: frozenset[Permission]
+    rights: Rights
 
     def may(self, permission: Permission) -> bool:
-        return permission in self.permissions
+        """Return whether the visitor has a permission, and without limits."""
+        return permission in self.rights.permissions
+
+    def holds(self, permission: Permission) -> bool:
+        """Return whether the visitor has a permission, if only for some groups."""
+        return self.rights.holds(permission)
 
     def may_open(self, name: str) -> bool:
         """Return whether this visitor may open an admin page, given by its name."""
-        return routing.may_open(name, self.permissions)
+        return routing.may_open(name, self.rights)
 
     @property
     def user(self) -> User:
@@ -53,7 +58,8 @@ class Staff:
     def actor(self) -> Actor:
         """Return the actor for services."""
         user = self.user
-        return Actor(user.email, user_id=user.id, permissions=self.permissions)
+        permissions, limits = self.rights.permissions, self.rights.limits
+        return Actor(user.email, user_id=user.id, permissions=permissions, limits=limits)
 
 
 def init_app(app: Flask) -> None:
@@ -106,12 +112,14 @@ def _check() -> Response | None:
 def _admitted(route: Route, current: CurrentSession | None) -> Staff | None:
     if current is None:
         return None
-    held = roles.permissions_of(current.user.groups)
+    rights = roles.rights_of(current.user.groups)
     # Only for those who are admitted anyway, and on the pages that owners have.
-    is_asked = Permission.GROUPS not in held and (held or Permission.OWN_GROUPS in route.needs)
+    is_asked = Permission.GROUPS not in rights.permissions and (
+        rights or Permission.OWN_GROUPS in route.needs
+    )
     if is_asked and named_groups.owns_any(current.user.id):
-        held |= ROLES[OWNER]
-    return Staff(current, held) if routing.may_open(route.name, held) else None
+        rights = rights.joined(Rights(ROLES[OWNER]))
+    return Staff(current, rights) if routing.may_open(route.name, rights) else None
 
 
 def _sign_in_first(route: Route) -> Response:

@@ -5,7 +5,7 @@ object is one `Resource`, its list and its page. `Resource.act` and `Resource.ed
 its forms.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -61,7 +61,13 @@ class Action(Generic[T]):
 
     def is_for(self, staff: Staff) -> bool:
         """Return whether the visitor may carry it out, at least on some objects."""
-        return not self.needs or not staff.permissions.isdisjoint(self.needs)
+        return not self.needs or any(map(staff.holds, self.needs))
+
+    def holds_for(self, staff: Staff, groups: Collection[str] | None) -> bool:
+        """Return whether the visitor may carry it out on a person in these groups."""
+        rights = staff.rights
+        held = rights.permissions if groups is None else rights.over(groups)
+        return not self.needs or not held.isdisjoint(self.needs)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,8 @@ class Resource(Generic[T]):
     its parameters; without it, the list is the only page. `find`: returns the object in the URL, or
     ends the view with 404. `name`: the variable in templates. `title`: added to the titles of
     forms. `variables`: the variables of questions. `may_act`: returns whether the visitor may act
-    on the object. `results`: messages for `?done=…`, besides those of the actions.
+    on the object. `groups`: returns the groups of a person, for whom permissions may hold or not.
+    `results`: messages for `?done=…`, besides those of the actions.
     """
 
     section: str
@@ -93,6 +100,7 @@ class Resource(Generic[T]):
     title: Callable[[T], str] = lambda _: ""
     variables: Callable[[T], Mapping[str, str]] = lambda _: {}
     may_act: Callable[[Staff, T], bool] = lambda _staff, _item: True
+    groups: Callable[[T], Collection[str] | None] = lambda _: None
     actions: Mapping[str, Action[T]] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
 
@@ -108,7 +116,9 @@ class Resource(Generic[T]):
         return {
             name: action
             for name, action in self.actions.items()
-            if self.may_act(staff, item) and action.is_for(staff) and action.applies(item)
+            if self.may_act(staff, item)
+            and action.holds_for(staff, self.groups(item))
+            and action.applies(item)
         }
 
     def buttons(self, item: T, endpoint: str) -> list["Button"]:

@@ -1,7 +1,7 @@
 """Shared by admin pages: rendering, refused forms, and the objects in URLs."""
 
 import json
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -18,7 +18,7 @@ from sso.endpoints import browser_session, page
 from sso.endpoints.admin import access, caching
 from sso.errors import NotAllowed, OperatorError
 from sso.extensions import db
-from sso.flow.permissions import Permission
+from sso.flow.permissions import PEOPLE, Rights
 from sso.i18n import N_
 from sso.models import Client, User
 from sso.services import agent_identity, changes
@@ -70,9 +70,9 @@ SECTIONS = (
 )
 
 
-def navigation(permissions: Collection[Permission]) -> list[tuple[str, list[Section]]]:
-    """Return the sections that these permissions open, below the heading of their area."""
-    sections = [entry for entry in SECTIONS if routing.may_open(entry.endpoint, permissions)]
+def navigation(rights: Rights) -> list[tuple[str, list[Section]]]:
+    """Return the sections that these rights open, below the heading of their area."""
+    sections = [entry for entry in SECTIONS if routing.may_open(entry.endpoint, rights)]
     return [(area, list(entries)) for area, entries in groupby(sections, attrgetter("area"))]
 
 
@@ -92,7 +92,7 @@ def render(
         staff=staff,
         section=section,
         here=next(entry for entry in SECTIONS if entry.endpoint == section),
-        areas=navigation(staff.permissions),
+        areas=navigation(staff.rights),
         done=done.get(request.args.get("done", "")),
         is_unsent=forms.is_shown_again(),
         title_of=agent_identity.title_of,
@@ -308,8 +308,14 @@ def uuid(name: str = "id") -> UUID:
 
 
 def person(name: str = "id") -> User:
-    """Return the user in the URL; end the view with 404 if there is none."""
-    return users.find(uuid(name)) or abort(404)
+    """Return the user in the URL; end the view with 404 if there is none, or if what the page needs
+    about people does not hold for this one.
+    """
+    user, route = users.find(uuid(name)), routing.current()
+    needs = PEOPLE.intersection(route.needs if route else ())
+    if user is None or (needs and access.staff().rights.over(user.groups).isdisjoint(needs)):
+        abort(404)
+    return user
 
 
 def application(name: str = "id") -> Client:

@@ -168,11 +168,12 @@ def delete() -> Response:
 def of_person() -> Response:
     """Change the attributes of a person that the visitor may change."""
     actor = access.staff().actor
-    definitions = attributes.writable(attributes.party_of(actor), attributes.definitions())
+    party = attributes.party_of(actor, admin_page.person().groups)
+    definitions = attributes.writable(party, attributes.definitions())
     by_name = {entry.name: entry for entry in definitions}
 
     def form_of(user: User) -> PersonValuesForm:
-        roles.require_may_help(actor, user)
+        roles.require_no_more(actor, user)
         return PersonValuesForm.of(definitions, user.attributes)
 
     def save(actor: Actor, user: User, changes: Differences, _expected: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from sso.endpoints.admin import access, admin_page, caching, exports
 from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import EXACT, MOST_COUNTED, Refusal, Total
 from sso.endpoints.admin.forms import EndForm, GroupForm, InviteForm, MembersForm
+from sso.flow import permissions
 from sso.flow.decision import ENDS
-from sso.flow.permissions import Permission
+from sso.flow.permissions import PEOPLE, Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Group, User
@@ -23,6 +24,7 @@ from sso.services import accounts, group_editing, group_owners
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, clients, named_groups, users
+from sso.store import groups as memberships
 from sso.web import routing
 from sso.web.forms import PageForm
 
@@ -122,6 +124,7 @@ GROUP = Resource(
             version=lambda group: str(group.version),
             is_danger=True,
             is_removal=True,
+            needs=permissions.GROUPS,
         )
     },
     results={
@@ -147,7 +150,7 @@ def groups() -> Response:
     order, text = named_groups.BY_NAME, admin_page.searched()
     statement = named_groups.containing(text)
     if not staff.may(Permission.GROUPS):
-        statement = group_owners.managed_by(staff.user.id, statement)
+        statement = group_owners.managed_by(staff.actor, statement)
     listed = order.page(statement, admin_page.cursor(order))
     return GROUP.render(
         "admin/groups.html",
@@ -191,7 +194,9 @@ def _members(group: Group) -> Total:
 
 def group() -> Response:
     """Show a group, its members and its applications; a POST adds members."""
-    return _of_administrator() if access.staff().may(Permission.GROUPS) else _of_owner()
+    group = _group()
+    is_staff = group_owners.is_staff_of(access.staff().actor, group)
+    return _of_administrator() if is_staff else _of_owner()
 
 
 def _of_owner() -> Response:
@@ -240,11 +245,18 @@ def _of_administrator() -> Response:
         group,
         form,
         refusal,
-        owners=named_groups.owners(group.id),
-        clients=[client for client in clients.every() if group.name in client.groups],
-        apis=apis.requiring(group.name),
+        **(_about(group) if access.staff().may(Permission.GROUPS) else {}),
         buttons=GROUP.buttons(group, "group_delete"),
     )
+
+
+def _about(group: Group) -> dict[str, Any]:
+    """Return what those do not see who manage only some groups."""
+    return {
+        "owners": named_groups.owners(group.id),
+        "clients": [client for client in clients.every() if group.name in client.groups],
+        "apis": apis.requiring(group.name),
+    }
 
 
 def owners() -> Response:
@@ -272,12 +284,22 @@ def remove_owner() -> Response:
 
 
 def _people(addresses: Sequence[str]) -> list[UUID]:
-    """Return the ids of the people with these email addresses. Raises `Invalid`."""
+    """Return the ids of the people with these email addresses. Raises `Invalid`.
+
+    People whom those with limits do not see are not there for them.
+    """
     ids, _ = users.existing(addresses, ())
+    if not access.staff().may(Permission.GROUPS):
+        visible = memberships.users(ids.values())
+        ids = {user.email: user.id for user in visible if _is_visible(user)}
     missing = [address for address in addresses if address not in ids]
     if missing:
         raise Invalid([_missing(address) for address in missing[:_MOST_NAMED]])
     return list(ids.values())
+
+
+def _is_visible(user: User) -> bool:
+    return not PEOPLE.isdisjoint(access.staff().rights.over(user.groups))
 
 
 def _missing(address: str) -> Message:

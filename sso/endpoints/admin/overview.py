@@ -189,7 +189,7 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
 
 def overview() -> Response:
     """Show the overview of administration. Those without all permissions have a short one."""
-    if not access.staff().permissions.issuperset(STAFF):
+    if not access.staff().rights.permissions.issuperset(STAFF):
         return admin_page.render("admin/helpdesk.html", "overview")
     findings = _findings()  # first: each check ends the transaction
     findings += caching.cached("hourly", _HOUR, partial(_run, _EACH_HOUR))

@@ -203,6 +203,7 @@ PERSON = Resource(
     title=lambda user: user.name,
     variables=lambda user: {"name": _name(user)},
     may_act=lambda staff, user: roles.may_help(staff.actor, user),
+    groups=lambda user: user.groups,
     actions=ACTIONS,
     results={
         "invited": N_("The account was created, and the invitation will be sent."),
@@ -251,6 +252,7 @@ SESSION = Resource[BrowserSession](
     query=lambda session: {"id": str(session.user_id)},
     find=lambda: abort(404),
     may_act=lambda staff, _session: PERSON.may_act(staff, admin_page.person()),
+    groups=lambda _session: admin_page.person().groups,
     actions={
         "end": Action(
             label=N_("End the sessions"),
@@ -296,11 +298,13 @@ def person() -> Response:
     if response := _SESSIONS.act(form, {"id": str(user.id)}):
         return response
     by_name = attributes.definitions()
-    party = attributes.party_of(staff.actor) or Party.ADMINISTRATOR
+    party = attributes.party_of(staff.actor, user.groups) or Party.ADMINISTRATOR
+    held = staff.rights.over(user.groups)
     user_factors = factors.of_user(user.id)
     return PERSON.render(
         "admin/person.html",
         person=user,
+        may_write=Permission.WRITE_PEOPLE in held,
         role=roles.role_of(user.groups),
         owned=named_groups.names_owned_by(user.id) if staff.may(Permission.GROUPS) else (),
         states=state_of(user),
@@ -310,7 +314,7 @@ def person() -> Response:
             (title, displayed(value)) for title, value in attributes.readable(user, party, by_name)
         ],
         may_edit_attributes=PERSON.may_act(staff, user)
-        and staff.may_open("person_attributes")
+        and not held.isdisjoint(permissions.CHANGE_PEOPLE)
         and attributes.writable(party, by_name),
         known=user_factors,
         identities=[
@@ -329,7 +333,8 @@ def person() -> Response:
         ],
         buttons=PERSON.buttons(user, "person_act"),
         form=form,
-        may_end=PERSON.may_act(staff, user) and SESSION.actions["end"].is_for(staff),
+        may_end=PERSON.may_act(staff, user)
+        and SESSION.actions["end"].holds_for(staff, user.groups),
         tasks=_SESSIONS.labels,
     )
 
@@ -346,10 +351,21 @@ def invite() -> Response:
                 staff.actor,
                 email=form.email.data or "",
                 name=form.name.data or "",
-                groups=lines(form.groups.data) if staff.may(Permission.WRITE_PEOPLE) else [],
+                groups=lines(form.groups.data) if staff.holds(Permission.WRITE_PEOPLE) else [],
             )
             return PERSON.done("invited" if is_sent else "not-invited", user)
-    return admin_page.form_page("admin/invite.html", "people", form, refusal)
+    return admin_page.form_page(
+        "admin/invite.html", "people", form, refusal, groups_hint=_groups_hint()
+    )
+
+
+def _groups_hint() -> str:
+    """Return which groups a new person may be in, for those who manage only some."""
+    groups = access.staff().rights.limited_to(permissions.WRITE_PEOPLE)
+    if not groups:
+        return ""
+    text = gettext("At least one of your groups: %(groups)s", groups=", ".join(sorted(groups)))
+    return str(text)
 
 
 def new() -> Response:
@@ -366,7 +382,9 @@ def new() -> Response:
                 groups=lines(form.groups.data),
             )
             return PERSON.done("created", user)
-    return admin_page.form_page("admin/person_new.html", "people", form, refusal)
+    return admin_page.form_page(
+        "admin/person_new.html", "people", form, refusal, groups_hint=_groups_hint()
+    )
 
 
 def edit() -> Response:

@@ -1,7 +1,7 @@
 """The list of people: filter, sort, choose columns, export, and act on several at once."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -17,12 +17,13 @@ from sso.endpoints.admin.actions import Action
 from sso.endpoints.admin.admin_page import Refusal, Total
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.people import ACTIONS, PERSON, state_of
+from sso.flow import permissions
 from sso.flow.decision import ENDS
-from sso.flow.permissions import Permission
+from sso.flow.permissions import Needs, Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import User
-from sso.services import group_editing
+from sso.services import group_editing, group_owners
 from sso.services.checks import Invalid
 from sso.store import groups, named_groups, users
 from sso.store.lists import PAGE, Order, Slice
@@ -54,17 +55,25 @@ MOST_SUGGESTED = 200  # groups
 
 @dataclass(frozen=True)
 class Listed:
-    """One of the lists of people that a search has: how it is ordered, and its cursors' names."""
+    """One of the lists of people that a search has: how it is ordered, and its cursors' names.
+
+    `groups`: of which the visitor sees only the members.
+    """
 
     title: str | None
     order: Order
     statement: Select[User]
+    groups: frozenset[str] | None = None
     cursor: str = "page"
     other: str = "names"
 
     def page(self) -> Slice[User]:
         """Return the page that the URL names."""
         return self.order.page(self.statement, admin_page.cursor(self.order, self.cursor))
+
+    def visible(self, rows: Iterable[User]) -> Iterator[User]:
+        """Yield the people whom the visitor manages now: a membership may have ended."""
+        return (user for user in rows if self.groups is None or self.groups & {*user.groups})
 
     @property
     def total(self) -> Total:
@@ -95,8 +104,19 @@ class Filters:
             columns or _USUAL_COLUMNS,
         )
 
-    def lists(self) -> list[Listed]:
-        """Return the lists: one, or with a text those whose email and whose name begin with it."""
+    def lists(self, needs: Needs) -> list[Listed]:
+        """Return the lists: one, or with a text those whose email and whose name begin with it.
+
+        `needs`: the permission that holds for all of them.
+        """
+        visible = access.staff().rights.limited_to(needs)
+        limits = [] if visible is None else [groups.has_any(visible)]
+        return [
+            replace(listed, statement=listed.statement.where(*limits), groups=visible)
+            for listed in self._lists(is_limited=visible is not None)
+        ]
+
+    def _lists(self, *, is_limited: bool) -> list[Listed]:
         conditions = [STATES[self.state][1]()] if self.state else []
         if self.group:
             conditions.append(groups.has_member(self.group, among_few=True))
@@ -113,14 +133,14 @@ class Filters:
             by_email = Listed(None, *users.in_group(self.group, self.text))
         if not self.text:
             # Only the list of all people has an index for this order.
-            is_whole = not (self.group or self.state)
+            is_whole = not (self.group or self.state or is_limited)
             if self.sort == _NAME and is_whole:
                 return [Listed(None, users.BY_NAME, users.with_email(""))]
             return [by_email]
         names = users.with_name(self.text).where(*conditions)
         return [
             Listed(N_("By email"), by_email.order, by_email.statement),
-            Listed(N_("By name"), users.BY_NAME, names, "names", "page"),
+            Listed(N_("By name"), users.BY_NAME, names, cursor="names", other="page"),
         ]
 
 
@@ -130,12 +150,11 @@ def people() -> Response:
     if task := tasks().get(form.do.data or ""):
         return _act_on_several(form, task)
     filters = Filters.of_request()
-    may_add = access.staff().may(Permission.GROUPS)
     if user := _by_id(filters.text):
         return redirect(admin_page.url("person", id=str(user.id)), 303)
     lists = [
         listed
-        for listed in filters.lists()
+        for listed in filters.lists(permissions.READ_PEOPLE)
         if listed.other not in request.args or listed.cursor in request.args
     ]
     return PERSON.render(
@@ -143,7 +162,7 @@ def people() -> Response:
         lists=[
             (
                 listed.title,
-                page.rows,
+                list(listed.visible(page.rows)),
                 admin_page.neighbours(page, listed.cursor, listed.other),
                 listed.total,
             )
@@ -155,11 +174,17 @@ def people() -> Response:
         sorts=SORTS,
         columns=COLUMNS,
         state_of=state_of,
-        suggested=named_groups.first(MOST_SUGGESTED) if may_add else (),
+        suggested=_suggested(),
         form=form,
         tasks=tasks(),
         export_url=admin_page.url("people_export", kind="csv", **_query()),
     )
+
+
+def _suggested() -> Sequence[str]:
+    """Return the groups that the visitor may change the members of; the first ones."""
+    names = access.staff().rights.limited_to(permissions.GROUPS)
+    return named_groups.first(MOST_SUGGESTED) if names is None else sorted(names)
 
 
 def _query() -> dict[str, str]:
@@ -178,12 +203,13 @@ def export() -> Response:
     """Export the people that the filters select, as CSV."""
     if request.args.get("kind") != "csv":
         abort(404)
-    return exports.send_table("people", _EXPORTED, _lines(Filters.of_request().lists()))
+    lists = Filters.of_request().lists(permissions.WRITE_PEOPLE)
+    return exports.send_table("people", _EXPORTED, _lines(lists))
 
 
 def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
     for listed in lists:
-        for user in exports.rows(listed.order, listed.statement):
+        for user in listed.visible(exports.rows(listed.order, listed.statement)):
             yield (
                 user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
                 _yes(user.is_disabled), exports.moment(user.created_at),
@@ -206,7 +232,7 @@ def tasks() -> dict[str, str]:
     staff = access.staff()
     titles = {name: ACTIONS[name].label for name in _ONE_BY_ONE if ACTIONS[name].is_for(staff)}
     groups = {ADD: N_("Add to a group"), REMOVE: N_("Remove from a group")}
-    return titles | groups if staff.may(Permission.GROUPS) else titles
+    return titles | groups if staff.holds(Permission.GROUPS) else titles
 
 
 def _act_on_several(form: SelectionForm, title: str) -> Response:
@@ -237,7 +263,7 @@ def _act_on_several(form: SelectionForm, title: str) -> Response:
         is_danger=task in (REMOVE, "disable", "sign-out"),
         needs_group=action is None,
         back=admin_page.url("people", **_query()),
-        suggested=named_groups.first(MOST_SUGGESTED),
+        suggested=_suggested(),
     )
 
 
@@ -257,11 +283,20 @@ def _chosen(form: SelectionForm) -> list[User]:
             ids.append(UUID(text))
         except ValueError:
             abort(404)
-    return sorted(groups.users(ids), key=lambda user: user.email)
+    return sorted(filter(_is_visible, groups.users(ids)), key=lambda user: user.email)
+
+
+def _is_visible(user: User) -> bool:
+    return Permission.READ_PEOPLE in access.staff().rights.over(user.groups)
 
 
 def _applies(action: Action[User] | None, user: User) -> bool:
-    return action is None or (PERSON.may_act(access.staff(), user) and action.applies(user))
+    staff = access.staff()
+    return action is None or (
+        PERSON.may_act(staff, user)
+        and action.holds_for(staff, user.groups)
+        and action.applies(user)
+    )
 
 
 def _carry_out(actor: Actor, task: str, group: str, people: Sequence[User]) -> None:
@@ -272,7 +307,7 @@ def _carry_out(actor: Actor, task: str, group: str, people: Sequence[User]) -> N
                 action.run(actor, user)
         return
     named = named_groups.find_by_name(group.strip())
-    if named is None:
+    if named is None or not group_owners.may_manage(actor, named):
         raise Invalid([_NO_GROUP])
     ids = [user.id for user in people]
     if task == ADD:
@@ -283,6 +318,7 @@ def _carry_out(actor: Actor, task: str, group: str, people: Sequence[User]) -> N
 
 def _by_id(text: str) -> User | None:
     try:
-        return users.find(UUID(text))
+        user = users.find(UUID(text))
     except ValueError:
         return None
+    return user if user and _is_visible(user) else None

@@ -18,13 +18,15 @@ from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.people import ENDED, describe_session
 from sso.endpoints.admin.several import Several
+from sso.flow import permissions
 from sso.flow.decision import ENDS
+from sso.flow.permissions import Permission
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import BrowserSession, User
 from sso.services import authentication
+from sso.store import groups, users
 from sso.store import sessions as stored
-from sso.store import users
 
 SECTION = "sessions"
 ORDERS = admin_page.by_age(stored.NEWEST_FIRST)
@@ -65,10 +67,24 @@ def _person(text: str) -> User | None:
 
 def _statement(text: str, at: datetime | None = None) -> Select[BrowserSession]:
     """Select the live sessions of the person with this id or email address; of everyone with ""."""
-    if not text:
-        return stored.live(at=at)
-    user = _person(text)
-    return stored.live(user.id if user else _NO_ONE, at=at)
+    names = access.staff().rights.limited_to(permissions.WRITE_PEOPLE)
+    if text:
+        user = _person(text)
+        return stored.live(user.id if user and _is_visible(user) else _NO_ONE, at=at)
+    return stored.live(at=at) if names is None else stored.live_in(names, at=at)
+
+
+def _is_visible(user: User) -> bool:
+    return Permission.WRITE_PEOPLE in access.staff().rights.over(user.groups)
+
+
+def _visible(sessions: Sequence[BrowserSession]) -> Sequence[BrowserSession]:
+    """Leave out those of people whom the visitor no longer manages: a membership may have ended."""
+    if access.staff().may(Permission.WRITE_PEOPLE):
+        return sessions
+    users = groups.users({session.user_id for session in sessions})
+    visible = {user.id for user in users if _is_visible(user)}
+    return [session for session in sessions if session.user_id in visible]
 
 
 class SignedIn(NamedTuple):
@@ -79,7 +95,7 @@ class SignedIn(NamedTuple):
 
 
 def _chosen(ids: Iterable[str]) -> list[SignedIn]:
-    sessions = stored.live_with(several.uuids(ids))
+    sessions = _visible(stored.live_with(several.uuids(ids)))
     emails = users.emails(str(session.user_id) for session in sessions)
     return [SignedIn(session, emails.get(str(session.user_id), "")) for session in sessions]
 
@@ -133,12 +149,13 @@ def sessions() -> Response:
         return response
     text, order = filters.get("q", ""), ORDERS[filters.get("sort", "")][1]
     listed = order.page(_statement(text), admin_page.cursor(order))
+    rows = _visible(listed.rows)
     # A large total is cached by its statement: by the minute, not by the moment.
     minute = clock.now().replace(second=0, microsecond=0)
     return _ALL.render(
         "admin/sessions.html",
-        sessions=[(session, languages.browser_name(session.browser)) for session in listed.rows],
-        about=About.of(listed.rows),
+        sessions=[(session, languages.browser_name(session.browser)) for session in rows],
+        about=About.of(rows),
         own=access.staff().current_session.session.id,
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, _statement(text, minute)),
@@ -160,7 +177,7 @@ def export() -> Response:
 
 def _lines(batches: Iterator[tuple[Sequence[BrowserSession], About]]) -> Iterator[Sequence[object]]:
     for sessions, about in batches:
-        for session in sessions:
+        for session in _visible(sessions):
             yield (
                 session.user_id, about.emails.get(str(session.user_id)),
                 languages.browser_name(session.browser), session.address,

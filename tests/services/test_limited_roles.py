@@ -1,0 +1,451 @@
+"""Roles that are limited to some groups and their members: how they are set, whom they reach."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.test_services as usual
+from sso import clock
+from sso.audit import Actor
+from sso.config.settings import load_settings
+from sso.errors import NotAllowed
+from sso.extensions import db
+from sso.flow.attributes import Party
+from sso.flow.permissions import (
+    LIMITABLE,
+    LIMITED_SERVICES,
+    MOST_LIMITS,
+    Permission,
+    Rights,
+    role_limits,
+)
+from sso.models import User
+from sso.services import accounts, attributes, credentials, group_editing, group_owners, roles
+from sso.services.changes import ListEdit
+from sso.store import named_groups, users
+from tests.support.factories import make_user
+from tests.test_services import CASES, Case, World, world  # noqa: F401  # a fixture
+
+ADMINS, HELPERS = "sso-administrators", "sso-helpdesk"
+READ, SUPPORT, WRITE = (
+    Permission.READ_PEOPLE, Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE,
+)  # fmt: skip
+ROLES = (
+    "hr=people-write groups, support=people-support, teams=groups, wiki=groups, "
+    "readers=people-read, all-hr=people-write, mail=mail"
+)
+LIMITS = "hr=paris, hr=lyon, support=paris, wiki=wiki-editors, wiki=paris"
+
+
+@pytest.fixture(autouse=True)
+def settings(app: Flask) -> Iterator[None]:
+    before = app.extensions["sso.settings"]
+    limited = replace(before, admin_roles=ROLES, admin_role_groups=LIMITS)
+    app.extensions["sso.settings"] = limited
+    yield
+    app.extensions["sso.settings"] = before
+
+
+def actor(app: Flask, *names: str) -> Actor:
+    user = make_user(app, f"{'-'.join(names)}@staff.example", groups=list(names))
+    with app.app_context():
+        rights = roles.rights_of(user.groups)
+    return Actor(user.email, user_id=user.id, permissions=rights.permissions, limits=rights.limits)
+
+
+def loaded(user: User) -> User:
+    current = users.find(user.id)
+    assert current
+    db.session.refresh(current)
+    return current
+
+
+def group_id(name: str) -> UUID:
+    group = named_groups.find_by_name(name)
+    return group.id if group else group_editing.create(Actor("olga"), name).id
+
+
+# How it is set
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ("hr=paris", {"hr": {"paris"}}),
+        (" hr = paris ,hr=lyon south", {"hr": {"paris", "lyon south"}}),
+        ("a=b=c", {"a=b": {"c"}}),  # of the roles a and a=b, the longer one
+        ("a=c", {"a": {"c"}}),
+        ("hr=x=y", {"hr": {"x=y"}}),
+    ],
+)
+def test_names_in_the_setting(limits: str, named: Mapping[str, set[str]]) -> None:
+    assert role_limits(limits, "hr=people-write, a=groups, a=b=groups") == named
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ("nobody=paris", "nobody=paris does not name a role of SSO_ADMIN_ROLES"),
+        ("h=paris", "h=paris does not name a role"),
+        ("hr", "give roles with groups"),
+        ("hr=", "give roles with groups"),
+        ("hr= ", "hr= does not name a role"),
+        ("=paris", "give roles with groups"),
+        ("hr=paris,", "give roles with groups"),
+        ("sso-administrators=paris", "does not name a role of SSO_ADMIN_ROLES"),
+        ("auditors=paris", "the role auditors has permissions that cannot be limited to groups: "
+         "audit; give them in a role of their own. Possible are people-read, people-support, "
+         "people-write, groups"),
+        ("hr=a\x00b", "without commas"),
+        (", ".join(f"hr=g{number}" for number in range(MOST_LIMITS + 1)), "more than 100 groups"),
+    ],
+)  # fmt: skip
+def test_what_the_setting_may_not_be(tmp_path: Path, limits: str, error: str) -> None:
+    environ = {
+        "SSO_BASE_URL": "https://id.example/auth", "SSO_ADMIN_ROLE_GROUPS": limits,
+        "SSO_ADMIN_ROLES": "auditors=audit people-read, hr=people-write",
+    }  # fmt: skip
+    with pytest.raises(Exception, match="SSO_ADMIN_ROLE_GROUPS") as refused:
+        load_settings(environ, tmp_path)
+    assert error in str(refused.value)
+    load_settings({**environ, "SSO_ADMIN_ROLE_GROUPS": "hr=paris"}, tmp_path)
+
+
+def test_limits_without_roles_are_refused(tmp_path: Path) -> None:
+    environ = {"SSO_BASE_URL": "https://id.example/auth", "SSO_ADMIN_ROLE_GROUPS": "hr=paris"}
+    with pytest.raises(Exception, match="does not name a role of SSO_ADMIN_ROLES"):
+        load_settings(environ, tmp_path)
+
+
+def test_what_groups_give(app: Flask) -> None:
+    with app.app_context():
+        paris = {"paris", "lyon"}
+        hr = roles.rights_of(["hr"])
+        assert not hr.permissions
+        assert hr.limits == {READ: paris, WRITE: paris, Permission.GROUPS: paris}
+        both = roles.rights_of(["hr", "wiki"])
+        assert both.limits[Permission.GROUPS] == {*paris, "wiki-editors"}
+        # Without a limit in one role, there is none.
+        assert roles.rights_of(["hr", "teams"]).limits == {READ: paris, WRITE: paris}
+        assert roles.rights_of(["hr", "teams"]).permissions == {Permission.GROUPS}
+        assert roles.rights_of(["hr", ADMINS]) == Rights(frozenset(Permission))
+        assert roles.rights_of(["hr", HELPERS]).limits == {WRITE: paris, Permission.GROUPS: paris}
+        assert not roles.rights_of(["paris"])
+
+
+_NAMES = st.frozensets(st.sampled_from("abc"), min_size=1)
+_RIGHTS = st.builds(
+    lambda held, limits: Rights(held).joined(Rights(limits=limits)),
+    st.frozensets(st.sampled_from(sorted(LIMITABLE))),
+    st.dictionaries(st.sampled_from(sorted(LIMITABLE)), _NAMES),
+)
+
+
+@given(_RIGHTS, _RIGHTS, st.frozensets(st.sampled_from("abcd")))
+def test_rights(mine: Rights, theirs: Rights, groups: frozenset[str]) -> None:
+    both = mine.joined(theirs)
+    assert both == theirs.joined(mine)
+    assert both.covers(mine)
+    assert both.covers(theirs)
+    assert both.over(groups) == mine.over(groups) | theirs.over(groups)
+    assert not both.permissions & both.limits.keys()
+    if mine.covers(theirs):
+        assert both == mine
+        assert theirs.over(groups) <= mine.over(groups)
+    for need in LIMITABLE:
+        names = mine.limited_to([need])
+        assert (need in mine.over(groups)) is (names is None or bool(names & groups))
+
+
+# Every service
+
+
+LIMITED_CASES = [
+    case
+    for case in CASES
+    if f"{case.function.__module__.rpartition('.')[2]}.{case.function.__name__}" in LIMITED_SERVICES
+]
+
+
+def test_every_limited_service_has_a_case() -> None:
+    assert len({case.function for case in LIMITED_CASES}) == len(LIMITED_SERVICES)
+
+
+def limited_to(name: str) -> Actor:
+    limits = dict.fromkeys(LIMITABLE, frozenset({name}))
+    return Actor("lena", permissions=frozenset(), limits=limits)
+
+
+@pytest.mark.parametrize("case", LIMITED_CASES, ids=lambda case: case.function.__qualname__)
+def test_services_reach_only_the_groups(
+    world: World,  # noqa: F811  # the fixture
+    case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the calls of `tests.test_services`, about somebody in no group, and in one of them."""
+    prepared = case.before(world)
+    db.session.commit()
+    db.session.refresh(world.user)
+    before = accounts.described(world.user)
+    monkeypatch.setattr(usual, "OLGA", limited_to("paris"))
+    with pytest.raises((NotAllowed, LookupError)) as refused:
+        case.call(world, prepared)
+    assert refused.type in (NotAllowed, LookupError)
+    db.session.rollback()
+    db.session.refresh(world.user)
+    assert accounts.described(world.user) == before
+    if case.function in (accounts.create, accounts.invite, group_editing.change):
+        return  # see below: these calls name no group of the actor's, or rename one
+    if world.user.groups:
+        name = world.user.groups[0]
+    else:
+        name = "staff"  # the name of the group in the other cases
+        world.user.groups = [name]
+        db.session.commit()
+    monkeypatch.setattr(usual, "OLGA", limited_to(name))
+    case.call(world, prepared)
+
+
+# Taking people over
+
+
+def test_new_people_are_in_the_groups(app: Flask) -> None:
+    by = actor(app, "hr")
+    new: dict[str, Any] = {"email": "new@example.com", "name": "New"}
+    with app.app_context():
+        for create in (accounts.create, accounts.invite):
+            for names in ([], ["plain"], ["paris", "plain"], [ADMINS, "paris"], ["hr", "paris"]):
+                with pytest.raises(NotAllowed):
+                    create(by, **new, groups=names)
+                db.session.rollback()
+            create(by, **new, groups=["paris"])
+            db.session.rollback()
+
+
+def test_support_invites_nobody(app: Flask) -> None:
+    """They may not choose groups, and without one the person would not be theirs."""
+    by = actor(app, "support")
+    with app.app_context():
+        for names in [], ["paris"]:
+            with pytest.raises(NotAllowed):
+                accounts.invite(by, email="new@example.com", name="New", groups=names)
+
+
+def test_the_helpdesk_with_a_limited_role(app: Flask) -> None:
+    """It helps everybody, and writes about those in the groups."""
+    by = actor(app, HELPERS, "hr")
+    dana, erin = make_user(app), make_user(app, "erin@example.com", groups=["paris"])
+    new: dict[str, Any] = {"email": "new@example.com", "name": "New"}
+    with app.app_context():
+        accounts.invite(by, **new)
+        db.session.rollback()
+        accounts.invite(by, **new, groups=["paris"])
+        db.session.rollback()
+        for names in [], ["plain"]:
+            with pytest.raises(NotAllowed):
+                accounts.create(by, **new, groups=names)
+        credentials.mail_password_reset(by, loaded(dana))
+        with pytest.raises(NotAllowed):
+            credentials.set_password(by, loaded(dana), "another password 1")
+        credentials.set_password(by, loaded(erin), "another password 1")
+        assert attributes.party_of(by, dana.groups) == Party.HELPDESK
+        assert attributes.party_of(by, erin.groups) == Party.ADMINISTRATOR
+
+
+def update(by: Actor, user: User, name: str) -> Any:
+    return accounts.update(by, user.id, memberships=ListEdit(added=(name,)))
+
+
+def join(by: Actor, user: User, name: str) -> Any:
+    return group_editing.change(by, group_id(name), added=[user.id])
+
+
+def replace_all(by: Actor, user: User, name: str) -> Any:
+    return group_editing.change(by, group_id(name), whole=[user.id])
+
+
+def own(by: Actor, user: User, name: str) -> Any:
+    return group_owners.add_member(by, group_id(name), email=user.email, name="X")
+
+
+def end(by: Actor, user: User, name: str) -> Any:
+    at = (clock.now() + timedelta(days=1)).isoformat()
+    return group_editing.change(by, group_id(name), added=[user.id], ends_at=at)
+
+
+@pytest.mark.parametrize("add", [update, join, replace_all, own, end])
+@pytest.mark.parametrize("who", [("hr",), ("hr", "teams"), ("hr", "readers"), ("hr", "wiki")])
+def test_nobody_is_taken_over(
+    app: Flask, add: Callable[[Actor, User, str], Any], who: tuple[str, ...]
+) -> None:
+    """By adding them to a group whose members one manages; also with all groups, or sight of all"""
+    by, dana = actor(app, *who), make_user(app, groups=["plain"])
+    with app.app_context():
+        for name in "paris", "lyon":
+            group_id(name)
+            db.session.commit()
+            with pytest.raises((NotAllowed, LookupError)):
+                add(by, dana, name)
+            db.session.rollback()
+        assert loaded(dana).groups == ["plain"]
+
+
+def test_an_ended_membership_reaches_nobody(app: Flask) -> None:
+    """Not even while the worker has not removed it, one second after the end."""
+    by, dana = actor(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        user = loaded(dana)
+        user.set_group_ends({"paris": (clock.now() + timedelta(seconds=2)).isoformat()})
+        db.session.commit()
+        accounts.update(by, dana.id, name="Dora")
+        db.session.rollback()
+        user = loaded(dana)
+        user.set_group_ends({"paris": (clock.now() - timedelta(seconds=1)).isoformat()})
+        db.session.commit()
+        for call in (
+            lambda: accounts.update(by, dana.id, name="Dora"),
+            lambda: update(by, dana, "lyon"),
+            lambda: join(by, dana, "lyon"),
+            lambda: join(by, dana, "paris"),
+            lambda: accounts.disable(by, loaded(dana)),
+        ):
+            with pytest.raises(NotAllowed):
+                call()
+            db.session.rollback()
+
+
+def test_a_group_is_not_renamed_to_one_of_ones_own(app: Flask) -> None:
+    by = actor(app, "hr", "teams")
+    make_user(app, groups=["plain"])
+    with app.app_context():
+        with pytest.raises(NotAllowed):
+            group_editing.change(by, group_id("plain"), name="paris")
+        db.session.rollback()
+        group_editing.change(by, group_id("plain"), name="plainer")
+
+
+def test_moving_people(app: Flask) -> None:
+    """Between one's groups, and out of them; not to others, nor out of others."""
+    by, dana = actor(app, "hr"), make_user(app, groups=["paris", "plain"])
+    with app.app_context():
+        for edit in (
+            ListEdit(added=("other",)),
+            ListEdit(removed=("plain",)),
+            ListEdit(whole=("paris",)),
+            ListEdit(added=("hr",)),
+        ):
+            with pytest.raises(NotAllowed):
+                accounts.update(by, dana.id, memberships=edit)
+            db.session.rollback()
+        with pytest.raises(NotAllowed):  # to end it is to remove them
+            accounts.update(by, dana.id, group_ends={"plain": "2099-01-01T00:00:00Z"})
+        db.session.rollback()
+        for name in "plain", "wiki-editors":
+            with pytest.raises((NotAllowed, LookupError)):
+                group_owners.remove_member(by, group_id(name), dana.id)
+            db.session.rollback()
+        accounts.update(by, dana.id, memberships=ListEdit(added=("lyon",)))
+        accounts.update(by, dana.id, memberships=ListEdit(removed=("paris",)))
+        db.session.commit()
+        assert loaded(dana).groups == ["plain", "lyon"]
+        group_owners.remove_member(by, group_id("lyon"), dana.id)
+        db.session.commit()
+        with pytest.raises(NotAllowed):
+            accounts.update(by, dana.id, name="Mine")
+
+
+@pytest.mark.parametrize("role", [ADMINS, HELPERS, "all-hr", "mail", "teams", "wiki"])
+def test_members_with_more_permissions_are_left_alone(app: Flask, role: str) -> None:
+    by = actor(app, "hr")
+    make_user(app, "second@example.com", groups=[ADMINS])
+    ada = make_user(app, "ada@example.com", groups=["paris", role])
+    lena = make_user(app, "lena@example.com", groups=["paris", "hr"])  # has no more
+    with app.app_context():
+        for call in (
+            lambda user: credentials.set_password(by, user, "another password 1"),
+            lambda user: credentials.reset_factors(by, user),
+            lambda user: accounts.disable(by, user),
+            lambda user: accounts.update(by, user.id, email="mine@example.com"),
+            lambda user: group_editing.change(by, group_id("paris"), removed=[user.id]),
+            lambda user: group_owners.remove_member(by, group_id("paris"), user.id),
+        ):
+            with pytest.raises(NotAllowed):
+                call(loaded(ada))
+            db.session.rollback()
+            call(loaded(lena))
+            db.session.rollback()
+
+
+def test_nobody_gives_a_role_with_other_limits(app: Flask) -> None:
+    """HR of Paris and Lyon cannot make somebody support of Paris, whose permission they lack."""
+    by, dana = actor(app, "all-hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        for name in "wiki", "hr", "support":
+            with pytest.raises(NotAllowed):
+                update(by, dana, name)
+            db.session.rollback()
+        update(by, dana, "readers")
+
+
+def test_groups_alone(app: Flask) -> None:
+    """Without sight of people, only removal; with it, the people whom one sees."""
+    dana = make_user(app, groups=["wiki-editors"])
+    erin = make_user(app, "erin@example.com")
+    with app.app_context():
+        group = group_id("wiki-editors")
+        db.session.commit()
+    wiki, seeing = actor(app, "wiki"), actor(app, "wiki", "readers")
+    with app.app_context():
+        with pytest.raises(NotAllowed):
+            group_editing.change(wiki, group, added=[erin.id])
+        db.session.rollback()
+        for call in (
+            lambda: group_editing.change(wiki, group, name="mine"),
+            lambda: group_editing.change(wiki, group, provisioned={"external_id": "1"}),
+            lambda: group_editing.delete(wiki, group),
+            lambda: group_editing.create(wiki, "mine"),
+            lambda: group_owners.change(wiki, group, added=[erin.id]),
+            lambda: group_editing.change(wiki, group_id("plain"), removed=[dana.id]),
+        ):
+            with pytest.raises(NotAllowed):
+                call()
+            db.session.rollback()
+        group_editing.change(wiki, group, removed=[dana.id])
+        group_editing.change(seeing, group, added=[erin.id])
+        db.session.commit()
+        assert (loaded(dana).groups, loaded(erin).groups) == ([], ["wiki-editors"])
+
+
+def test_groups_that_bound_a_role_have_no_owners(app: Flask) -> None:
+    """An owner adds anybody, and would give others rights over them."""
+    lead, olga = make_user(app, "lead@example.com"), Actor("olga")
+    by = Actor(lead.email, user_id=lead.id, permissions=frozenset({Permission.OWN_GROUPS}))
+    with app.app_context():
+        for name, may_own in (("paris", False), ("lyon", False), ("wiki-editors", True)):
+            assert group_owners.gives_permissions(name) is not may_own
+            named_groups.add_owners(group_id(name), [lead.id])  # as before the setting
+            db.session.commit()
+            new: dict[str, Any] = {"email": "x@example.com", "name": "X"}
+            if may_own:
+                group_owners.add_member(by, group_id(name), **new)
+            else:
+                with pytest.raises(LookupError):
+                    group_owners.add_member(by, group_id(name), **new)
+            db.session.rollback()
+        with pytest.raises(Exception, match="has no owners"):
+            group_owners.change(olga, group_id("paris"), added=[make_user(app, "o@x.org").id])
+
+
+def test_a_stale_page_says_nothing_about_others(app: Flask) -> None:
+    """A change by somebody else is not described to those who no longer manage the person."""
+    by, dana = actor(app, "hr"), make_user(app, name="Secret")
+    with app.app_context(), pytest.raises(NotAllowed):
+        accounts.update(by, dana.id, name="X", seen={"name": "Dana"})
