@@ -1,7 +1,9 @@
 """The user's own pages: profile, sign-ins, applications, connected accounts, events, deletion."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import TypeVar
 from uuid import UUID
 
 from flask import abort, redirect, request, url_for
@@ -10,7 +12,7 @@ from flask_login import login_required
 from werkzeug.wrappers import Response
 from wtforms import StringField
 
-from sso import audit, context
+from sso import audit, context, database
 from sso.audit import rows
 from sso.audit.event_titles import TITLES
 from sso.audit.events import Event
@@ -21,7 +23,7 @@ from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm,
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import profile_claims, scopes
-from sso.flow.attributes import Party
+from sso.flow.attributes import Definition, Party
 from sso.flow.resources import api_of, identifiers_in, is_of_api
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
@@ -33,25 +35,15 @@ from sso.services import accounts, agent_identity, attributes, credentials, revo
 from sso.services import identities as linking
 from sso.services.checks import Invalid
 from sso.services.identities import LinkRefused
-from sso.store import (
-    apis,
-    clients,
-    devices,
-    exchanges,
-    factors,
-    grants,
-    named_groups,
-    sessions,
-    users,
-)
+from sso.store import account_page, apis, clients, grants, sessions, users
 from sso.store import identities as stored
-from sso.store.devices import SignedInDevice
-from sso.store.exchanges import ActingService
+from sso.store.account_page import AccountFacts, LinkedIdentity
 from sso.store.grants import Access
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
 from sso.web.forms import PageForm
 
+Entry = TypeVar("Entry")
 _SHOWN = ("profile", "address", "phone")
 _SESSIONS_DONE = {
     "session": N_("The session was ended."),
@@ -70,8 +62,8 @@ def account() -> Response:
     """Show the user's sessions and applications; a POST ends them, or changes the profile."""
     current, password_form, name_form = page.signed_in(), ChangePasswordForm(), ChangeNameForm()
     form = AccountForm()
-    values_form = _values_form(current.user, form)
     if request.method == "POST":
+        values_form = _values_form(current.user, form, attributes.definitions())
         done = _act(form, password_form, name_form, values_form, current)
         if isinstance(done, Response):
             return done
@@ -81,13 +73,17 @@ def account() -> Response:
                 cookies.choose_language(response, None)  # forget the choice from before the sign-in
             return response
     browser_session.touch(current)
-    response = _page(current, password_form, name_form, values_form)
+    facts = account_page.read(database.session_connection(), current.user.id)
+    if request.method != "POST":
+        values_form = _values_form(current.user, form, facts.attributes)
+    response = _page(current, facts, password_form, name_form, values_form)
     db.session.commit()
     return response
 
 
-def _values_form(user: User, submitted: AccountForm) -> OwnValuesForm:
-    by_name = attributes.definitions()
+def _values_form(
+    user: User, submitted: AccountForm, by_name: Mapping[str, Definition]
+) -> OwnValuesForm:
     form = OwnValuesForm.of(attributes.writable(Party.PERSON, by_name), user.attributes)
     form.readable = [
         (title, displayed(value))
@@ -101,6 +97,7 @@ def _values_form(user: User, submitted: AccountForm) -> OwnValuesForm:
 
 def _page(
     current: CurrentSession,
+    facts: AccountFacts,
     password_form: ChangePasswordForm,
     name_form: ChangeNameForm,
     values_form: OwnValuesForm,
@@ -117,43 +114,40 @@ def _page(
             for name, value in claims.items()
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
-        sessions=[
-            (session, languages.browser_name(session.browser))
-            for session in sessions.of_user(user.id)
-        ],
+        sessions=[(session, languages.browser_name(session.browser)) for session in facts.sessions],
         applications=[
-            (client, page.logo_url(digest)) for client, digest in clients.of_launchable(user.groups)
+            (client, page.logo_url(client.logo_digest))
+            for client in facts.launchable
+            if client.admits(user.groups)
         ],
-        identities=_identities(user),
+        identities=_provider_names(facts.identities),
         this_session=current.session.id,
         accesses=_accesses(user),
         claimed_name_of=agent_identity.claimed_name_of,
-        devices=_devices(user),
-        services=_services(user),
+        devices=_by(attrgetter("client_id"), facts.devices),
+        services=_by(attrgetter("application"), facts.services),
         form=password_form,
         name_form=name_form,
         values_form=values_form,
         opened=request.args.get("open"),
-        known=factors.of_user(user.id),
+        factors=facts.factors,
         can_delete=context.settings().account_deletion == "on",
-        directory=linking.directory_of(user),
+        directory=linking.directory_of(user, facts.identities),
         has_password=user.password_hash is not None,
-        lacks_second_factor=policy.lacks_second_factor(current),
+        lacks_second_factor=facts.factors.exist and not policy.has_recent_factor(current),
         languages=LANGUAGES,
         may_administer=may_administer,
-        owns_groups=not may_administer and named_groups.owns_any(user.id),
+        owns_groups=not may_administer and facts.owns_groups,
         # A POST that fails renders this page at the same URL.
         done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )
 
 
-def _identities(user: User) -> list[str] | None:
+def _provider_names(identities: Sequence[LinkedIdentity]) -> list[str] | None:
     """Return the names of the providers that sign the user in; `None` if none is configured."""
     if not (providers := {provider.id: provider.name for provider in context.upstreams()}):
         return None
-    return [
-        providers.get(identity.provider, identity.provider) for identity in stored.of_user(user.id)
-    ]
+    return [providers.get(identity.provider, identity.provider) for identity in identities]
 
 
 def _accesses(user: User) -> list[tuple[Access, list[str]]]:
@@ -164,19 +158,11 @@ def _accesses(user: User) -> list[tuple[Access, list[str]]]:
     return [(access, _titles(access.scope, by_identifier)) for access in accesses]
 
 
-def _services(user: User) -> Mapping[str, list[ActingService]]:
-    """Return the services that act for the user by the client ID of their application."""
-    by_client: dict[str, list[ActingService]] = {}
-    for service in exchanges.acting_for(user.id):
-        by_client.setdefault(service.application, []).append(service)
-    return by_client
-
-
-def _devices(user: User) -> Mapping[str, list[SignedInDevice]]:
-    """Return the devices with access by the client ID of their application."""
-    by_client: dict[str, list[SignedInDevice]] = {}
-    for device in devices.of_user(user.id):
-        by_client.setdefault(device.client_id, []).append(device)
+def _by(client_id: Callable[[Entry], str], entries: Iterable[Entry]) -> Mapping[str, list[Entry]]:
+    """Return entries by the client ID of their application, each list in the same order."""
+    by_client: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_client.setdefault(client_id(entry), []).append(entry)
     return by_client
 
 

@@ -54,8 +54,14 @@ def is_fresh(current: CurrentSession) -> bool:
 
 def lacks_second_factor(current: CurrentSession) -> bool:
     """Return whether the account has factors, and none was used in this session recently."""
-    is_recent = _within(current.session.second_factor_at, RECENT_FACTOR)
-    return not is_recent and factors.has_any(database.session_connection(), current.user.id)
+    return not has_recent_factor(current) and factors.has_any(
+        database.session_connection(), current.user.id
+    )
+
+
+def has_recent_factor(current: CurrentSession) -> bool:
+    """Return whether a second factor was used in this session recently."""
+    return _within(current.session.second_factor_at, RECENT_FACTOR)
 
 
 def asks_for_code(current: CurrentSession, existing: Factors) -> bool:

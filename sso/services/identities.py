@@ -33,6 +33,7 @@ from sso.services import changes as differences
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import factors, identities, users
+from sso.store.account_page import LinkedIdentity
 from sso.upstream.identity import UpstreamIdentity
 
 logger = logging.getLogger("sso.services")
@@ -340,7 +341,7 @@ def _remove_identity(
     )
 
 
-def is_managed(user: User, identity: Identity) -> bool:
+def is_managed(user: User, identity: Identity | LinkedIdentity) -> bool:
     """Return whether a directory manages the account and disables it when the person leaves."""
     provider = context.upstreams().find(identity.provider)
     return user.password_hash is None and provider is not None and not provider.REDIRECTS
@@ -438,11 +439,18 @@ def confirm_session(
         take_over_profile(actor, provider, user, upstream_identity)
 
 
-def directory_of(user: User) -> Provider | None:
-    """Return the directory that checks the user's password, if the user has none here."""
+def directory_of(
+    user: User, linked: Iterable[Identity | LinkedIdentity] | None = None
+) -> Provider | None:
+    """Return the directory that checks the user's password, if the user has none here.
+
+    `linked`: the user's identities, if they were read before.
+    """
     if user.password_hash is not None:
         return None
-    managed = (identity for identity in identities.of_user(user.id) if is_managed(user, identity))
+    if linked is None:
+        linked = identities.of_user(user.id)
+    managed = (identity for identity in linked if is_managed(user, identity))
     return next((context.upstreams().find(identity.provider) for identity in managed), None)
 
 

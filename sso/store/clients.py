@@ -34,7 +34,7 @@ from sso.flow import own_claims
 from sso.flow.decision import Policy
 from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin, PushedRequest
-from sso.models.clients import HAS_HOME_URL, HAS_OWN_CLAIMS, ClientRegistration
+from sso.models.clients import HAS_OWN_CLAIMS, ClientRegistration
 from sso.store import lists, prepared
 from sso.store.lists import Match, Order, rows_with, write_one
 
@@ -55,17 +55,6 @@ def logo_digest(client_id: str) -> str | None:
     with database.reading() as connection:
         row = prepared.first(connection, _DIGEST, {"client_id": client_id})
     return row["digest"] if row else None
-
-
-def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
-    """Return the applications that a user in these groups can start, by name, with their logos."""
-    rows = db.session.execute(
-        select(Client, ClientLogo.digest)
-        .outerjoin(ClientLogo, ClientLogo.client_id == Client.client_id)
-        .where(Client.disabled_at.is_(None), HAS_HOME_URL)
-    )
-    launchable = [(c, digest) for c, digest in rows if c.home_url and c.admits(groups)]
-    return sorted(launchable, key=lambda pair: pair[0].name.casefold())
 
 
 def with_own_claims() -> Sequence[Client]:

@@ -7,7 +7,6 @@ An answer and a redemption each take effect once, by one UPDATE.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 from authlib.oauth2.rfc8628 import DeviceCredentialMixin
@@ -223,25 +222,6 @@ def refusal_reasons_of(connection: Connection, digest: str) -> RefusalReasons | 
     """Find facts about a refused device code that was approved; `None` for any other one."""
     row = prepared.first(connection, _REASONS, {"digest": digest})
     return prepared.record(RefusalReasons, row) if row else None
-
-
-class SignedInDevice(NamedTuple):
-    """A device that somebody has allowed."""
-
-    client_id: str
-    program: str
-    since: datetime
-
-
-def of_user(user_id: UUID) -> list[SignedInDevice]:
-    """Return the devices that a user has allowed and that have access, oldest first."""
-    rows = db.session.execute(
-        select(Grant.client_id, DeviceCode.program, Grant.created_at)
-        .join(DeviceCode, DeviceCode.grant_id == Grant.id)
-        .where(Grant.user_id == user_id, Grant.ended_at.is_(None))
-        .order_by(Grant.created_at)
-    )
-    return [SignedInDevice(*row) for row in rows]
 
 
 def programs_of(grant_ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -5,10 +5,10 @@ A new token is a row of `tokens` with the same grant, and with the client that g
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, exists, func, insert, literal, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, literal, select, update
 
 from sso import clock
 from sso.extensions import db
@@ -134,26 +134,3 @@ def end_of_client(client_id: str) -> None:
         .values(revoked_at=clock.now())
         .execution_options(synchronize_session=False)
     )
-
-
-class ActingService(NamedTuple):
-    """A client that got tokens of a person by exchange, and the application that had them."""
-
-    name: str
-    application: str  # client ID
-    last_used: datetime
-
-
-def acting_for(user_id: UUID) -> list[ActingService]:
-    """Return the clients that act for a user by live grants, by name."""
-    last_used = func.max(Token.issued_at)
-    rows = db.session.execute(
-        select(Client, Grant.client_id, last_used)
-        .select_from(Grant)
-        .join(Token, Token.grant_id == Grant.id)
-        .join(Client, Client.client_id == Token.client_id)
-        .where(Grant.user_id == user_id, Grant.ended_at.is_(None))
-        .group_by(Client.client_id, Grant.client_id)
-    )
-    services = [ActingService(client.name, owner, used) for client, owner, used in rows]
-    return sorted(services, key=lambda service: (service.name.casefold(), service.application))

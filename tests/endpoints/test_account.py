@@ -7,17 +7,26 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
+from sso import audit
 from sso.audit import writer
+from sso.config import images
+from sso.config.upstream.file import Upstreams
 from sso.extensions import db
-from sso.models import User
-from sso.store import grants
+from sso.models import Identity, User
+from sso.services import group_owners
+from sso.store import grants, identities, named_groups
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.devices import make_device
 from tests.support.events import events
 from tests.support.exchanges import DOCS, MAIL, MAPS, Chain, exchange
-from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.factories import PASSWORD, make_attribute, make_client, make_user
+from tests.support.logos import PNG
 from tests.support.second_factors import FACTORS, codes_of, enrol_totp, is_signed_in
+from tests.support.statements import watched
+from tests.support.upstreams import provider
 
+LOGO = images.parse(PNG, 1000)
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 NEW = "another long password"
 
@@ -47,6 +56,46 @@ def elsewhere(app: Flask) -> Browser:
     other = Browser(app)
     other.sign_in()
     return other
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+def test_it_takes_four_statements(app_on_each: Flask) -> None:
+    """For somebody who has something in each of its lists."""
+    app = app_on_each
+    make_attribute(app, "desk", title="Desk", readers=["person"], writers=["person"])
+    make_attribute(app, "tags", "list", title="Tags", readers=["person"])
+    user = make_user(app, groups=["staff"], attributes={"desk": "B12", "tags": ["one", "two"]})
+    app.extensions["sso.upstreams"] = Upstreams([provider()])
+    browser = Browser(app)
+    browser.sign_in()
+    chain = Chain(app, browser)
+    chain.exchanged()
+    make_device(app).approve(browser)
+    make_client(app, name="Wiki", home_url="https://wiki.example/", groups=["staff"], logo=LOGO)
+    make_client(app, name="Secret", home_url="https://secret.example/", groups=["board"])
+    enrol_totp(browser)
+    with app.app_context():
+        group = named_groups.find_by_name("staff")
+        assert group
+        group_owners.change(audit.SYSTEM, group.id, added=[user.id])
+        of_corp = {"provider": "corp", "issuer": "https://corp.example", "subject": "1"}
+        identities.add(Identity(user_id=user.id, **of_corp))
+        db.session.commit()
+        engine = db.engine
+    seen: list[str] = []
+    browser.open(ACCOUNT)
+    with watched(engine, lambda statement, _: seen.append(statement)):
+        page = browser.open(ACCOUNT)
+    text = plain(page)
+    for fact in (
+        "dana@example.com", "Your groups", "Corp", "Passkeys: 0", "Authenticator app: on",
+        "Recovery codes left: 10", "this browser", "Books", "Documents: Read",
+        "Backend of https://docs.example acts for you there", "Television", "on a device since",
+        "okhttp", "https://wiki.example/", LOGO.digest, "B12", "one, two", "staff",
+    ):  # fmt: skip
+        assert fact in text, fact
+    assert "secret.example" not in text
+    assert len(seen) <= 4, "\n".join(seen)
 
 
 def test_it_shows_everything(app: Flask, browser: Browser, page: Page, user: User) -> None:
