@@ -737,7 +737,8 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "proxied_clients", "saml_checks", "changes", "profiles", "roles",
+APART = {"transaction", "checks", "proxied_clients", "saml_checks", "issuer_checks", "changes",
+         "profiles", "roles",
          "api_values"}  # fmt: skip
 
 

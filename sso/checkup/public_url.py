@@ -16,13 +16,14 @@ from sso import clock
 from sso import context as current
 from sso.checkup import reach
 from sso.checkup.components import clock_finding
-from sso.checkup.finding import Findings, answered, ok, skipped, warning, wrong
+from sso.checkup.finding import Findings, answered, ok, run, skipped, warning, wrong
 from sso.config import urls
 from sso.crypto import keys
 from sso.extensions import db
 from sso.i18n.message import Message, Quote
 from sso.models import KeyState
 from sso.process import concurrency
+from sso.process.program import COMMAND
 from sso.store import clients
 from sso.store import keys as stored_keys
 
@@ -199,6 +200,55 @@ def _cross_origin(base_url: str) -> Findings:
             "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
         )
         yield wrong("cross-origin", message, hint)
+
+
+ALIASES = "issuer aliases"
+
+
+def issuer_aliases() -> Findings:
+    """Check that this server answers at the addresses of earlier servers, and whose clients left.
+
+    An unchanged application asks there for the metadata, and takes it only with that issuer.
+    """
+    aliases, base_url = current.settings().aliases, current.settings().base_url
+    for issuer in aliases:
+        url = urls.discovery(issuer)
+        try:
+            response = requests.get(url, timeout=TIMEOUT, allow_redirects=False)
+        except requests.RequestException as error:
+            message = Message(
+                "%(name)s cannot be reached (%(reason)s)", name=url, reason=type(error).__name__
+            )
+            hint = Message(
+                "let DNS, the certificate and the proxy of the earlier server lead to this one"
+            )
+            yield wrong(ALIASES, message, hint)
+            continue
+        document = _json(response) or {}
+        if response.status_code == 200 and document.get("issuer") == issuer:
+            yield ok(ALIASES, Message("the issuer is %(url)s", url=issuer))
+            continue
+        observation = answered(url, response.status_code)
+        if response.status_code == 200:
+            observation = Message("%(url)s is answered by another server", url=url)
+        hint = Message(
+            "let the proxy pass the paths of %(issuer)s on to this server unchanged; restart the "
+            "server after SSO_ISSUER_ALIASES has changed",
+            issuer=issuer,
+        )
+        yield wrong(ALIASES, observation, hint)
+    for client in clients.every():
+        if client.issuer and client.issuer not in aliases:
+            message = Message(
+                "%(client)s has the issuer %(issuer)s, which SSO_ISSUER_ALIASES does not name: its "
+                "tokens name %(own)s",
+                client=client.client_id,
+                issuer=client.issuer,
+                own=base_url,
+            )
+            command = f"{COMMAND} client update {client.client_id} --issuer new"
+            yield warning(ALIASES, message, run(command))
+    db.session.rollback()
 
 
 def slow_bodies() -> Findings:

@@ -142,6 +142,7 @@ _FIELDS = [(field, field.option) for field in FIELDS.values() if field.option]
 _LISTS = [pair for pair in _FIELDS if pair[0].kind in LISTS]
 _SWITCHES = [pair for pair in _FIELDS if pair[0].kind is Kind.SWITCH]
 _REMOVABLE = [pair for pair in _FIELDS if pair[1].removal]
+_NO_VALUES = {field.name: option.no_value for field, option in _FIELDS if option.no_value}
 _READERS: Mapping[Kind, Callable[[str], Any]] = {
     Kind.IMAGE: checks.logo,
     Kind.KEY_SET: lambda path: checks.jwks(Path(path)),
@@ -304,6 +305,8 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in texts.items():
         reader = _READERS.get(FIELDS[name].kind)
         fields[name] = reader(value) if reader else value
+        if _NO_VALUES.get(name) == value:
+            fields[name] = None
     return {**imported, **fields}
 
 
@@ -555,7 +558,7 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
         print_json(with_secret(client, secret))
         return
     issued = [("client_secret", secret)] if client.has_secret else []
-    issuer = context.settings().issuer
+    issuer = context.settings().issuer_of(client)
     if client.is_saml:
         base = context.settings().base_url
         print_record([
@@ -567,7 +570,7 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
         ])  # fmt: skip
         print_line("It speaks SAML: it has no secret. Give it the URL of our metadata.")
         return
-    server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
+    server = [("issuer", issuer), ("discovery", urls.discovery(issuer))]
     print_record([("client_id", client.client_id), *issued, *server])
     if client.proxy_urls:
         places = " and ".join(client.proxy_urls)

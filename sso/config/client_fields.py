@@ -111,6 +111,19 @@ _TABLE = (
         option=Option("logo", metavar="FILE", removal="Remove the logo."),
     ),
     Field(
+        "issuer", Kind.URL,
+        "The issuer of an earlier server, one of SSO_ISSUER_ALIASES, that its tokens name.",
+        noun=Message("the issuer"),
+        option=Option("issuer",
+                      "The issuer that its tokens name: new, or one of SSO_ISSUER_ALIASES for an "
+                      "application that still uses the addresses of an earlier server.",
+                      metavar="new|URL", no_value="new"),
+        form=Input(N_("Issuer of an earlier server"),
+                   N_("One of SSO_ISSUER_ALIASES, as long as the application uses it. If empty, "
+                      "this server's own."), panel=TOKENS),
+        fact=Fact(),
+    ),
+    Field(
         "scope", Kind.WORDS, "The scopes that it can request, separated by spaces.",
         default=DEFAULT_SCOPE, choices=tuple(SCOPES),
         option=Option("scope"),

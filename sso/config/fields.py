@@ -82,7 +82,7 @@ class Option:
     """The option of `create` and `update`, without its dashes.
 
     `update`: the help of a switch there. `removal`: the help of the option that removes the value.
-    `also`: another name of the option that adds to a list.
+    `also`: another name of the option that adds to a list. `no_value`: what stands for no value.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Option:
     metavar: str | None = None
     choices: Sequence[str] = ()
     also: str = ""
+    no_value: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import click
 
-from sso.config import connections
+from sso.config import connections, issuers
 from sso.config.tables import (
     Error,
     Field,
@@ -35,7 +35,7 @@ from sso.config.tables import (
     key,
     one_of,
 )
-from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
+from sso.config.urls import ENDPOINTS, MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
 from sso.flow import permissions
 from sso.i18n import N_
@@ -151,6 +151,13 @@ DAY = 24 * 3600
 YEAR = 366 * DAY
 
 
+class HasIssuer(Protocol):
+    """The part of a client's registration that chooses its issuer."""
+
+    @property
+    def issuer(self) -> str | None: ...
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings. Lifetimes are seconds."""
@@ -159,6 +166,13 @@ class Settings:
         "public base URL and issuer; must be https, except on loopback",
         checked_base_url,
         DEFAULT_BASE_URL,
+    )
+    issuer_aliases: str | None = key(
+        "issuers of earlier servers, under which this server answers as well, each with the form "
+        "of its addresses: https://login.example.com/realms/main=keycloak, or =authentik, "
+        "=authelia, =pocket-id; separated by spaces",
+        issuers.checked,
+        None,
     )
     database_url: str = key(
         "database, as an SQLAlchemy URL; without it, an SQLite file in instance/",
@@ -366,6 +380,32 @@ class Settings:
         return self.base_url
 
     @property
+    def aliases(self) -> issuers.Aliases:
+        """Return the issuers of earlier servers."""
+        return (
+            issuers.aliases_of(self.issuer_aliases) if self.issuer_aliases else issuers.NO_ALIASES
+        )
+
+    def issuer_of(self, client: "HasIssuer") -> str:
+        """Return the issuer of a client: in its tokens, its answers and what is sent for it.
+
+        An issuer that the setting does not name any more is not signed for.
+        """
+        if self.issuer_aliases and client.issuer in self.aliases:
+            return client.issuer or ""
+        return self.base_url
+
+    def endpoint_of(self, client: "HasIssuer", name: str) -> str:
+        """Return the URL of an endpoint, by its name in `ENDPOINTS`, as a client knows it."""
+        if self.issuer_aliases and (alias := self.aliases.get(client.issuer or "")):
+            return alias.endpoints.get(name, "")
+        return self.base_url + ENDPOINTS[name]
+
+    def is_issuer(self, text: object) -> bool:
+        """Return whether a text is the issuer of this server, or one that it answers under."""
+        return text == self.base_url or bool(self.issuer_aliases and text in self.aliases)
+
+    @property
     def base_path(self) -> str:
         """Return the path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
@@ -445,6 +485,7 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
         errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
     errors += _errors_of_roles(reading)
+    errors += _errors_of_aliases(reading)
     if errors:
         raise SettingsError(errors)
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
@@ -454,6 +495,12 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     if values["secret_key"] == previous:
         raise SettingsError([SAME_KEY])
     return Settings(**values)
+
+
+def _errors_of_aliases(reading: Reading) -> list[str]:
+    aliases, base_url = (reading.values[f"SSO_{name}"] for name in ("ISSUER_ALIASES", "BASE_URL"))
+    errors = issuers.errors_beside(aliases, base_url) if aliases else ()
+    return [f"SSO_ISSUER_ALIASES: {error}" for error in errors]
 
 
 def _errors_of_roles(reading: Reading) -> list[str]:

@@ -27,6 +27,7 @@ ENDPOINTS = {
     "introspection": "/oauth2/introspect",
     "end_session": "/oauth2/end-session",
 }
+DISCOVERY = "/.well-known/openid-configuration"
 SAML_METADATA = "/saml/metadata"  # which is our entity ID, too
 SAML_SIGN_ON = "/saml/sso"
 SAML_LOGOUT = "/saml/slo"
@@ -49,6 +50,11 @@ _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~")  # RFC 398
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 _DOTS = re.compile(r"(\.|%2e){1,2}", re.IGNORECASE)  # also encoded (WHATWG URL §4.1)
 _PRIVATE_USE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:/", re.IGNORECASE)
+
+
+def discovery(issuer: str) -> str:
+    """Return the URL of the metadata of an issuer (OIDC Discovery §4)."""
+    return issuer.removesuffix("/") + DISCOVERY
 
 
 def is_loopback(host: str | None) -> bool:

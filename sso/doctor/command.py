@@ -160,6 +160,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             (others.PROVIDERS, others.providers),
             ("tls", public_url.tls),
             ("discovery", public_url.metadata),
+            (public_url.ALIASES, public_url.issuer_aliases),
             ("slow bodies", public_url.slow_bodies),
         ]
     )
@@ -251,6 +252,7 @@ def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) ->
 # People can sign in even if one of these is wrong.
 _NOT_NEEDED = (
     "file modes",
+    public_url.ALIASES,
     "slow bodies",
     "redis",
     "mail",

@@ -70,7 +70,7 @@ def is_saml(waiting: PendingRequest) -> bool:
 def authorize() -> Response:
     """Authorization endpoint: answer the request, or redirect the browser to the next step."""
     if request.method == "POST":
-        return oauth_response.as_get("pages.authorize")
+        return oauth_response.as_get(url_for("pages.authorize"))
     try:
         waiting = _read()
     except parameters.ParameterFault as error:

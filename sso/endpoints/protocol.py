@@ -48,7 +48,7 @@ from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import api_tokens, transaction
 from sso.store import apis, clients
-from sso.web import static_files
+from sso.web import routing, static_files
 
 if TYPE_CHECKING:
     from sso.scim import handler
@@ -166,21 +166,24 @@ _METADATA_AGE = timedelta(minutes=1)  # the claims of applications may have chan
 
 def discovery() -> WerkzeugResponse:
     """Return the metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
-    now = clock.now()
-    body, made_at = current_app.extensions.get("sso.metadata", (b"", None))
+    now, kept = clock.now(), current_app.extensions.setdefault("sso.metadata", {})
+    route = routing.current()
+    issuer = next(iter(route.issuers), "") if route else ""  # of an earlier server
+    body, made_at = kept.get(issuer, (b"", None))
     if made_at is None or now - made_at >= _METADATA_AGE:
-        body = _metadata() or body or _metadata(is_static=True)
-        current_app.extensions["sso.metadata"] = body, now
+        body = _metadata(issuer) or body or _metadata(issuer, is_static=True)
+        kept[issuer] = body, now
     return WerkzeugResponse(body, mimetype="application/json")
 
 
-def _metadata(*, is_static: bool = False) -> bytes:
+def _metadata(issuer: str, *, is_static: bool = False) -> bytes:
     """Return the document, or nothing while the database is away, unless it `is_static`."""
     try:
         own = [] if is_static else clients.names_of_own_claims()
     except SQLAlchemyError:
         return b""
-    return json.dumps(metadata.document(context.settings(), own)).encode()
+    settings = context.settings()
+    return json.dumps(metadata.document(settings, own, settings.aliases.get(issuer))).encode()
 
 
 def protected_resource(api_id: str) -> WerkzeugResponse:

@@ -6,6 +6,7 @@ from flask import Flask, redirect, url_for
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
+from sso.config.settings import Settings
 from sso.crypto import keys
 from sso.endpoints import (
     account,
@@ -18,6 +19,7 @@ from sso.endpoints import (
     factors,
     language,
     mailed,
+    old_addresses,
     openapi,
     page,
     protocol,
@@ -381,7 +383,9 @@ ROUTES = (
 
 def init_app(app: Flask) -> None:
     """Register every route."""
-    routing.register(app, ROUTES)
+    settings: Settings = app.extensions["sso.settings"]
+    aliases = old_addresses.routes(settings, ROUTES) if settings.issuer_aliases else ()
+    routing.register(app, (*ROUTES, *aliases))
     access.init_app(app)
     page.init_app(app)
     app.jinja_env.globals["signed_path"] = language.here

@@ -169,7 +169,7 @@ def end_session() -> Response:
         decision = None
     if request.method == "POST" and decision is None:
         # As at the authorization endpoint: browsers send the cookies only with a GET.
-        return oauth_response.as_get("pages.end_session")
+        return oauth_response.as_get(url_for("pages.end_session"))
     logout = _read()
     current = browser_session.current_session()
     if current is None:

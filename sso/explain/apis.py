@@ -52,7 +52,7 @@ def refused(case: Case) -> Explanation | None:
                 Message(
                     "Make the application use a token for this server here: it requests one with "
                     "resource=%(issuer)s.",
-                    issuer=case.settings.issuer,
+                    issuer=case.issuer,
                 ),
             )
     return None

@@ -81,6 +81,11 @@ class Case:
     def settings(self) -> Settings:
         return context.settings()
 
+    @property
+    def issuer(self) -> str:
+        """The issuer that the client of the refusal knows."""
+        return self.settings.issuer_of(self.client) if self.client else self.settings.issuer
+
     def update(self, *options: str) -> str | None:
         """Return the command that updates the client with these options."""
         return self.command("client", "update", *options)

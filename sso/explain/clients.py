@@ -230,7 +230,7 @@ def refused_assertion(case: Case) -> Explanation | None:
     cause = Message("The client assertion was refused: %(fault)s.", fault=case["fault"])
     fault = case["jwt"]
     if fault == JwtFault.AUDIENCE:
-        expected = case.settings.issuer
+        expected = case.issuer
         comparison = compared("aud", case["aud"], EXPECTED, expected) if case["aud"] else None
         return Explanation(
             cause,
@@ -253,6 +253,37 @@ def refused_assertion(case: Case) -> Explanation | None:
     return Explanation(
         cause, Message("Change the assertion that the application makes (RFC 7523 §3).")
     )
+
+
+def wrong_issuer(case: Case) -> Explanation | None:
+    """Explain a request to an address of another issuer than the client's (SSO_ISSUER_ALIASES)."""
+    if case.cause != Cause.WRONG_ISSUER:
+        return None
+    other = case["other"]
+    return Explanation(
+        Message(
+            "The application uses the addresses of the issuer %(other)s; its client belongs to "
+            "%(issuer)s.",
+            other=other,
+            issuer=case["name"],
+        ),
+        Message(
+            "Set the issuer of the application to %(issuer)s. If it is to use the other one, move "
+            "its client there:",
+            issuer=case["name"],
+        ),
+        case.update("--issuer", "new" if other == case.settings.issuer else other),
+    )
+
+
+def moved(case: Case) -> Explanation | None:
+    if case.cause != Cause.MOVED:
+        return None
+    return Explanation(
+        Message("The access token is from before its client was moved to another issuer."),
+        Message("No action is needed: the application gets a new one, by its refresh token or by "
+                "a sign-in."),
+    )  # fmt: skip
 
 
 def where_keys_belong(client: Client) -> Message:

@@ -29,6 +29,8 @@ _CHECKS = (
     saml.refused,
     clients.unknown,
     clients.known_by_now,
+    clients.wrong_issuer,
+    clients.moved,
     clients.disabled,
     clients.wrong_secret,
     clients.wrong_method,

@@ -277,7 +277,7 @@ def _refused(case: Case) -> Explanation:
         cause = Message("The assertion of %(issuer)s is not valid here.", issuer=issuer)
     fix, comparison = _AT_THE_ISSUER, None
     if jwt == JwtFault.AUDIENCE:
-        expected = case.settings.issuer
+        expected = case.issuer
         fix = Message(
             "At %(issuer)s, register this server as the audience %(expected)s.",
             issuer=issuer,

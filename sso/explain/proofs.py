@@ -183,7 +183,7 @@ def dpop(case: Case) -> Explanation | None:
             Message(
                 "Set the issuer of the application to %(issuer)s, from which it finds all URLs. "
                 "Behind a proxy, it has to sign the published URL.",
-                issuer=case.settings.issuer,
+                issuer=case.issuer,
             ),
             comparison=compared("htu", received, EXPECTED, expected),
         )

@@ -84,7 +84,7 @@ def hint(case: Case) -> Explanation | None:
     """Explain a refused `id_token_hint` by the claims that were stored."""
     if not case["hint"] and not any(case[f"hint_{claim}"] for claim in ("iss", "aud", "iat")):
         return None
-    issuer, iat = case.settings.issuer, case["hint_iat"]
+    issuer, iat = case.issuer, case["hint_iat"]
     ahead = int(iat) - case.refusal.at.timestamp() if iat else 0
     if case["hint"]:
         cause = Message("The id_token_hint is no identity token: it is no JWT.")

@@ -103,7 +103,7 @@ def distrusted(case: Case) -> Explanation | None:
         expected, name = client.trust_subject, "sub"
         fix = Message("If that is the workload, change the subject that the client trusts.")
     elif fault == JwtFault.AUDIENCE:
-        expected, name = client.trust_audience or case.settings.issuer, "aud"
+        expected, name = client.trust_audience or case.issuer, "aud"
         fix = Message("Let the platform make the JWT for this audience alone.")
     elif fault == JwtFault.USED_BEFORE:
         return Explanation(

@@ -185,7 +185,7 @@ def _not_a_party(case: Case) -> Explanation:
         client=named(owner) if owner else case["issued_to"],
         audience=audience,
     )
-    if audience == case.settings.issuer:
+    if case.settings.is_issuer(audience):
         return Explanation(
             cause,
             Message(

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     MISSING_PARAMETER = "missing_parameter"
     MISSING_RESPONSE_TYPE = "missing_response_type"
     MISSING_STATE = "missing_state"
+    MOVED = "moved"
     MUST_CONSENT = "must_consent"
     MUST_SELECT_ACCOUNT = "must_select_account"
     MUST_SET_UP_FACTOR = "must_set_up_factor"
@@ -99,6 +100,7 @@ class Cause(StrEnum):
     UNSUPPORTED_RESPONSE_TYPE = "unsupported_response_type"
     UNSUPPORTED_TOKEN_TYPE = "unsupported_token_type"  # noqa: S105 (no secret)
     WRONG_AUDIENCE = "wrong_audience"
+    WRONG_ISSUER = "wrong_issuer"
 
 
 # Those with N_ are shown to operators as they are, in their language.
@@ -139,6 +141,9 @@ SENTENCES: dict[Cause, str] = {
     Cause.MISSING_RESPONSE_TYPE: N_("The parameter 'response_type' is missing; send code."),
     Cause.MISSING_STATE: N_(
         "The parameter 'state' is missing; send a random value and compare it on return."
+    ),
+    Cause.MOVED: (
+        "The access token is of an issuer that its client has been moved from; get a new token."
     ),
     Cause.MUST_CONSENT: N_("The user has to consent, and prompt=none forbids it."),
     Cause.MUST_SELECT_ACCOUNT: N_("The user has to choose an account, and prompt=none forbids it."),
@@ -282,6 +287,9 @@ SENTENCES: dict[Cause, str] = {
         "The only '%(name)s' is urn:ietf:params:oauth:token-type:access_token."
     ),
     Cause.WRONG_AUDIENCE: "The access token is for another audience: %(resource)s.",
+    Cause.WRONG_ISSUER: (
+        "The client belongs to the issuer %(name)s, and this is an address of %(other)s."
+    ),
 }
 
 

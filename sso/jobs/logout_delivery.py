@@ -43,7 +43,7 @@ def logout_token(delivery: LogoutDelivery) -> str:
     """Create a logout token (§2.4): a new `jti` for each attempt, `sub` and `sid`, no `nonce`."""
     now = clock.timestamp(clock.now())
     claims = {
-        "iss": context.settings().issuer,
+        "iss": context.settings().issuer_of(delivery.client),
         "aud": delivery.client_id,
         "iat": now,
         "exp": now + LIFETIME,

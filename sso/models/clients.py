@@ -60,6 +60,11 @@ class ClientRegistration:
         return self.registration is not None
 
     @property
+    def issuer(self) -> str | None:
+        """The issuer of an earlier server that it came from; `None`: this server's own."""
+        return self.client_metadata.get("issuer")
+
+    @property
     def groups(self) -> list[str]:
         """The groups whose members may use the client; if empty, everybody may."""
         return list(self.client_metadata.get("groups", []))

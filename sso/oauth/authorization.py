@@ -120,7 +120,7 @@ class AuthorizationEndpoint:
                 now=clock.now(),
                 apis=self.request.apis,
                 default_api=self.request.default_api,
-                issuer=context.settings().issuer,
+                issuer=context.settings().issuer_of(client),
             )
         except parameters.ParameterFault as error:
             self.request.facts["parameter"] = error.name
@@ -209,7 +209,7 @@ def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str |
     if id_token_hint is None:
         return None
     claims = context.key_ring().verify(id_token_hint, typ="JWT")
-    if claims is None or claims.get("iss") != context.settings().issuer:
+    if claims is None or not context.settings().is_issuer(claims.get("iss")):
         raise flow_request.InvalidRequest(
             "invalid_request",
             "The 'id_token_hint' is no identity token of this server, or too old to be verified.",

@@ -132,7 +132,7 @@ def _verify(jwt: ClientJwt, keys: Keys, client: RegisteredClient, alg: str) -> N
         raise InvalidJwt("its client_id and iss are not the client_id")
     if claims.get("sub") == client.client_id:
         raise InvalidJwt("it has a sub, which only client assertions have")  # RFC 9101 §10.8
-    audience, issuer = claims.get("aud"), context.settings().issuer
+    audience, issuer = claims.get("aud"), context.settings().issuer_of(client)
     if audience != issuer and not (isinstance(audience, list) and issuer in audience):
         raise InvalidJwt(f"its aud has to be the issuer {issuer}, or a list with it")
     expires = client_jwt.expiry(claims, now)

@@ -61,6 +61,8 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         headers.allow_origins_of(access_token.client)
         if access_token.is_expired() or access_token.is_revoked():
             return access_token  # Authlib refuses it
+        if not tokens.has_issuer_of(token_string, access_token.client):
+            raise InvalidTokenError(describe(Cause.MOVED))
         if access_token.audience is not None:
             fault = describe(Cause.WRONG_AUDIENCE, resource=access_token.audience)
             raise InvalidTokenError(fault)

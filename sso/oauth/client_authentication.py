@@ -25,13 +25,12 @@ from sqlalchemy import Connection
 from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.config.urls import ENDPOINTS
 from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
 from sso.models.clients import MAX_CLIENT_ID
-from sso.oauth import document_clients, key_sets, workload_identity
+from sso.oauth import client_addresses, document_clients, key_sets, workload_identity
 from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.workload_identity import SingleUse
@@ -80,7 +79,19 @@ def authenticate(
     endpoint: str,
     methods: Sequence[str] = METHODS,
 ) -> RegisteredClient:
-    """Return the client that sent the request. Raises `ClientAuthenticationFailed`."""
+    """Return the client that sent the request. Raises `OAuth2Error`.
+
+    A client is refused at the addresses of another issuer than its own.
+    """
+    client = _authenticated(request, query_client, endpoint, methods)
+    client_addresses.check_address(client)
+    return client
+
+
+def _authenticated(
+    request: ProtocolRequest, query_client: QueryClient, endpoint: str, methods: Sequence[str]
+) -> RegisteredClient:
+    """Raises `ClientAuthenticationFailed` and `InvalidRequestError`."""
     if request.examined:
         return _by_assertion(request, request.examined, query_client)
     credentials = read_credentials(request)
@@ -318,7 +329,7 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
     algorithms = client_jwt.FAPI_ALGORITHMS if fapi else client_jwt.ALGORITHMS
     client_jwt.verify(jwt, _keys(client, jwt, examined), [registered] if registered else algorithms,
                       _TYPES)  # fmt: skip
-    _check_audience(jwt.claims.get("aud"), endpoint, is_strict=fapi)
+    _check_audience(client, jwt.claims.get("aud"), endpoint)
     _use(jwt.claims, client)
     return client
 
@@ -381,22 +392,20 @@ def _keys(client: RegisteredClient, jwt: ClientJwt, examined: Examined) -> key_s
         raise ClientAuthenticationFailed(description, basic=False) from None
 
 
-def _check_audience(audience: Any, endpoint: str, *, is_strict: bool) -> None:
+def _check_audience(client: RegisteredClient, audience: Any, endpoint: str) -> None:
     """FAPI 2.0 Security Profile §5.3.2.1 wants the issuer alone, as a text; RFC 9126 §2 allows the
     endpoint, too. A second server in the list might use the assertion here.
     """
     settings = context.settings()
-    if audience == settings.issuer:
+    issuer = settings.issuer_of(client)
+    if audience == issuer:
         return
-    if is_strict:
-        raise InvalidJwt(
-            f"its aud has to be the issuer {settings.issuer}, as a text", JwtFault.AUDIENCE
-        )
-    endpoints = (settings.base_url + ENDPOINTS[name] for name in ("token", endpoint))
-    accepted = {settings.issuer, *endpoints}
+    if client.is_fapi2:
+        raise InvalidJwt(f"its aud has to be the issuer {issuer}, as a text", JwtFault.AUDIENCE)
+    accepted = {issuer, *(settings.endpoint_of(client, name) for name in ("token", endpoint))}
     listed = audience if isinstance(audience, list) else [audience]
     if not listed or not all(isinstance(value, str) and value in accepted for value in listed):
-        fault = f"its aud has to be the issuer {settings.issuer}, or the token endpoint"
+        fault = f"its aud has to be the issuer {issuer}, or the token endpoint"
         raise InvalidJwt(fault, JwtFault.AUDIENCE)
 
 

@@ -141,7 +141,7 @@ def parse(
             now=clock.now(),
             apis=request.apis,
             default_api=client.default_api,
-            issuer=context.settings().issuer,
+            issuer=context.settings().issuer_of(client),
         )
     except flow_request.InvalidRequest as error:
         if error.error == "invalid_scope":

@@ -1,7 +1,8 @@
 """DPoP (RFC 9449): which key a request shows, and what its proof has to fulfil here.
 
 Proofs come with token requests, pushed authorization requests and userinfo requests. Their `htu` is
-compared with the published address, never with one that headers make.
+compared with the address that the metadata of the client's issuer publishes, never with one that
+headers make.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from sqlalchemy import Connection
 
 from sso import clock, context
 from sso.config import urls
-from sso.config.urls import ENDPOINTS
 from sso.crypto import dpop, secrets
 from sso.crypto.dpop import Proof
 from sso.flow.refusals import KeyFault
@@ -79,7 +79,7 @@ def verify(
 
     Raises `RefusedProof`.
     """
-    url = context.settings().base_url + ENDPOINTS[endpoint]
+    url = context.settings().endpoint_of(client, endpoint)
     return verify_at(url, text, client, access_token)
 
 

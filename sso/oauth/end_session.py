@@ -68,7 +68,7 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         if id_token_hint is None:
             return None
         claims = context.key_ring().verify(id_token_hint, typ="JWT")
-        if claims is None or claims.get("iss") != context.settings().issuer:
+        if claims is None or not context.settings().is_issuer(claims.get("iss")):
             raise InvalidRequestError(
                 "The id_token_hint is no identity token of this server, or too old to be verified."
             )

@@ -75,7 +75,7 @@ def issue(request: ProtocolRequest, assertion: NewIdJag) -> dict[str, Any]:
         assertion.grant,
         assertion.client_id,
         assertion.audience,
-        issuer=context.settings().issuer,
+        issuer=context.settings().issuer_of(request.client),
         jti=keys.make_jti(),
         issued_at=now,
         expires_at=now + timedelta(seconds=LIFETIME),
@@ -97,7 +97,7 @@ def _grant_of(request: ProtocolRequest, client: RegisteredClient) -> LiveGrant:
     claims = context.key_ring().verify(request.form["subject_token"], typ="JWT")
     settings, now = context.settings(), clock.now()
     # A JWT without at_hash is another one for the client, such as a response (JARM).
-    if claims is None or claims.get("iss") != settings.issuer or "at_hash" not in claims:
+    if claims is None or claims.get("iss") != settings.issuer_of(client) or "at_hash" not in claims:
         _refuse(request, SubjectFault.INVALID)
     if claims.get("aud") != client.client_id:
         request.facts["issued_to"] = claims.get("aud")

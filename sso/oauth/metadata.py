@@ -1,9 +1,10 @@
 """The metadata document (RFC 8414 §2, OIDC Discovery §3), computed from what is really there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sso.config.client_fields import GRANT_TYPES
+from sso.config.issuers import Alias
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS, REGISTRATION
 from sso.crypto import client_jwt, dpop, keys
@@ -13,13 +14,28 @@ from sso.oauth import client_authentication
 from sso.oauth.id_jag import ID_JAG, ID_JAG_PROFILE
 
 
-def document(settings: Settings, own: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the metadata document of this server; `own`: claims of applications' own."""
-    base = settings.base_url
+def document(
+    settings: Settings, own: Iterable[str] = (), alias: Alias | None = None
+) -> dict[str, Any]:
+    """Return the metadata document of this server; `own`: claims of applications' own.
+
+    `alias`: that of this issuer of an earlier server, with the endpoints that the server had.
+    """
+    if alias:
+        whole = _members(settings, own, alias.issuer, alias.endpoints)
+        lacking = tuple(f"{name}_endpoint" for name in ENDPOINTS if name not in alias.endpoints)
+        return {name: value for name, value in whole.items() if not name.startswith(lacking)}
+    endpoints = {name: settings.base_url + path for name, path in ENDPOINTS.items()}
+    return _members(settings, own, settings.issuer, endpoints) | _of_agents(settings)
+
+
+def _members(
+    settings: Settings, own: Iterable[str], issuer: str, endpoints: Mapping[str, str]
+) -> dict[str, Any]:
     return {
-        "issuer": settings.issuer,
-        **{f"{name}_endpoint": base + path for name, path in ENDPOINTS.items() if name != "jwks"},
-        "jwks_uri": base + ENDPOINTS["jwks"],
+        "issuer": issuer,
+        **{f"{name}_endpoint": url for name, url in endpoints.items() if name != "jwks"},
+        "jwks_uri": endpoints["jwks"],
         "backchannel_logout_supported": True,
         "backchannel_logout_session_supported": True,
         "scopes_supported": list(scopes.SCOPES),
@@ -53,7 +69,6 @@ def document(settings: Settings, own: Iterable[str] = ()) -> dict[str, Any]:
         "request_object_signing_alg_values_supported": list(client_jwt.ALGORITHMS),
         "require_signed_request_object": False,
         "request_uri_parameter_supported": False,
-        **_of_agents(settings),
     }
 
 

@@ -4,14 +4,18 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from sso import context
 from sso.config.client_fields import TOKEN_EXCHANGE
 from sso.flow import exchange, narrowing, resources
 from sso.flow.narrowing import Allowed
 from sso.flow.refusals import Cause, describe
 from sso.i18n.message import Message
+from sso.oauth import tokens
 from sso.store import apis, clients
 from sso.store.clients import RegisteredClient
 from sso.store.exchanges import SubjectToken
+from sso.store.service_tokens import ServiceAccessToken
+from sso.store.tokens import AccessToken
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,24 @@ def present(connection: Connection, token: SubjectToken) -> Present:
     if rights.refusal or scope is None:
         return Present(refusal=rights.refusal or describe(Cause.NOTHING_LEFT))
     return Present(scope)
+
+
+def has_present_issuer(
+    connection: Connection, token: AccessToken | ServiceAccessToken | SubjectToken, text: str
+) -> bool:
+    """Return whether a genuine token names the issuer that its client, or the one that got it by
+    exchange, has now.
+    """
+    if not context.settings().issuer_aliases:
+        return True
+    client: RegisteredClient | None
+    if not isinstance(token, SubjectToken):
+        client = token.client
+    elif token.client_id is None:
+        client = token.owner
+    else:
+        client = clients.find_enabled(connection, token.client_id)
+    return client is not None and tokens.has_issuer_of(text, client)
 
 
 def _exchangers(connection: Connection, token: SubjectToken) -> list[RegisteredClient] | None:

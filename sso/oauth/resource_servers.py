@@ -88,7 +88,9 @@ def find(connection: Connection, identifier: str, text: str) -> Found | None:
         token = store.find_access_token(connection, jti)
     if token is None or token.audience != identifier:
         return None
-    return token if tokens.is_genuine(text, token.access_digest) else None
+    if not tokens.is_genuine(text, token.access_digest):
+        return None
+    return token if present_rights.has_present_issuer(connection, token, text) else None
 
 
 def usable(

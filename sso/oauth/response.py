@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
-from flask import Response, render_template, url_for
+from flask import Response, render_template
 from flask import request as flask_request
 from flask_babel import gettext
 from werkzeug.datastructures import Headers
@@ -69,7 +69,7 @@ def to_client(
     answer = list(parameters)
     if state:
         answer.append(("state", state))
-    answer.append(("iss", context.settings().issuer))
+    answer.append(("iss", context.settings().issuer_of(client)))
     if response_mode in SIGNED_RESPONSE_MODES:
         answer = [("response", _signed(client, dict(answer)))]
     if response_mode.startswith("form_post"):
@@ -168,16 +168,19 @@ def invalid_page(
     )
 
 
-def as_get(endpoint: str) -> Response:
-    """Redirect to the same request by GET, so that the browser sends its cookies (SameSite=Lax)."""
-    if flask_request.mimetype != FORM:
+def as_get(url: str) -> Response:
+    """Redirect to the same request by GET, so that the browser sends its cookies (SameSite=Lax).
+
+    `url`: where the same endpoint is.
+    """
+    if flask_request.method == "POST" and flask_request.mimetype != FORM:
         return invalid_page("A posted request has to be form-encoded.")
     body = flask_request.get_data(cache=True)
     query = b"&".join(part for part in (flask_request.query_string, body) if part)
     if len(query) > pending_request.MAX_LENGTH:
         return invalid_page("The request is too long.")
     safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
-    return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
+    return Response(status=303, headers={"Location": f"{url}?{safe}"})
 
 
 def _description(error: OAuth2Error) -> str:

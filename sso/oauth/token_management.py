@@ -32,10 +32,14 @@ from sso.store.service_tokens import ServiceAccessToken
 
 @dataclass(frozen=True)
 class PresentedToken:
-    """A row, and as which of its two tokens it was presented; `scope`: what it may do by now."""
+    """A row of `client`, and as which of its two tokens it was presented.
+
+    `scope`: what it may do by now.
+    """
 
     row: Token
     is_refresh: bool
+    client: RegisteredClient
     scope: str = ""
 
     @property
@@ -69,9 +73,13 @@ def find(request: ProtocolRequest, client: RegisteredClient) -> OwnToken | None:
         if jti and tokens.is_of_service(token):
             return _find_of_service(request, client, jti)
         row = store.find_by_jti(jti) if jti else None
-        if row and not tokens.is_genuine(token, row.access_digest):
+        if row and not (
+            tokens.is_genuine(token, row.access_digest) and tokens.has_issuer_of(token, client)
+        ):
             return None
-    return PresentedToken(row, is_refresh) if row and row.check_client(client) else None
+    if row is None or not row.check_client(client):
+        return None
+    return PresentedToken(row, is_refresh, client)
 
 
 def _find_of_service(
@@ -80,7 +88,9 @@ def _find_of_service(
     token = service_tokens.find(request.connection, jti)
     if token is None or token.client.client_id != client.client_id:
         return None
-    return token if tokens.is_genuine(request.form["token"], token.access_digest) else None
+    text = request.form["token"]
+    is_genuine = tokens.is_genuine(text, token.access_digest)
+    return token if is_genuine and tokens.has_issuer_of(text, client) else None
 
 
 def _token_of(request: ProtocolRequest) -> str:
@@ -220,7 +230,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             "scope": token.scope,
             "client_id": row.client_id or grant.client_id,
             "sub": str(grant.user_id),
-            "iss": context.settings().issuer,
+            "iss": context.settings().issuer_of(token.client),
             "iat": clock.timestamp(row.issued_at),
             "exp": clock.timestamp(token.expires_at),
         }

@@ -87,7 +87,7 @@ def choose_audience(request: ProtocolRequest, granted: str, allowed: str) -> Non
     resource = request.form.get("resource")
     if resource is None and not resources.identifiers_in(granted):
         return
-    apis, issuer = request.apis, context.settings().issuer
+    apis, issuer = request.apis, context.settings().issuer_of(request.client)
     try:
         request.audience = resources.audience(resource, granted, allowed, apis, issuer)
     except resources.InvalidTarget as error:
@@ -115,7 +115,7 @@ def issue(
     expires_at = now + timedelta(seconds=lifetime)
     claims = token_claims.of_access_token(
         live_grant,
-        issuer=settings.issuer,
+        issuer=settings.issuer_of(request.client),
         jti=jti,
         issued_at=now,
         expires_at=expires_at,
@@ -186,7 +186,7 @@ def _id_token(
     claims = token_claims.of_id_token(
         live_grant,
         client,
-        issuer=context.settings().issuer,
+        issuer=context.settings().issuer_of(client),
         issued_at=now,
         expires_at=now + timedelta(seconds=keys.ID_TOKEN_LIFETIME),
         at_hash=create_half_hash(access_token, alg).decode(),
@@ -221,6 +221,17 @@ def is_genuine(token: str, access_digest: str | None) -> bool:
         claims = context.key_ring().verify(token, typ="at+jwt")
         return claims is not None and claims.get("iss") == context.settings().issuer
     return secrets.matches(token, access_digest)
+
+
+def has_issuer_of(token: str, client: RegisteredClient) -> bool:
+    """Return whether a genuine access token names the issuer that its client has now.
+
+    The tokens of a client that has moved to another issuer end there.
+    """
+    settings = context.settings()
+    if not settings.issuer_aliases:
+        return True
+    return (unverified_claims(token) or {}).get("iss") == settings.issuer_of(client)
 
 
 def facts_of_hint(token: str) -> dict[str, object]:

@@ -48,7 +48,7 @@ def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -
     """
     claims, now = jwt.claims, clock.now().timestamp()
     _check_origin(client, jwt, keys())
-    _check_audience(claims.get("aud"), client.trust_audience)
+    _check_audience(claims.get("aud"), client)
     return _single_use(client, jwt, client_jwt.expiry(claims, now, LONGEST_LIFETIME))
 
 
@@ -89,12 +89,12 @@ def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> Sin
     return SingleUse("workload jti", holder, namespace, identifier, expires, fault)
 
 
-def _check_audience(audience: Any, trusted: str | None) -> None:
+def _check_audience(audience: Any, client: RegisteredClient) -> None:
     """Raise `InvalidJwt` unless this is the only audience: a second one could use the JWT here.
 
     An audience of the operator's is not named: a description has few characters (RFC 6749 §5.2).
     """
-    issuer = context.settings().issuer
+    trusted, issuer = client.trust_audience, context.settings().issuer_of(client)
     if audience in (trusted or issuer, [trusted or issuer]):
         return
     expected = "the audience that the client trusts," if trusted else issuer

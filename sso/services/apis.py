@@ -410,7 +410,8 @@ def _identifier_error(api: Api, text: str) -> Message | None:
     identifier = resources.normalized(text)
     if api.identifier and identifier != api.identifier:
         return Message("the identifier of an API stays; register another API instead")
-    if identifier.rstrip("/") == resources.normalized(context.settings().issuer).rstrip("/"):
+    issuers = (context.settings().issuer, *context.settings().aliases)
+    if identifier.rstrip("/") in {resources.normalized(name).rstrip("/") for name in issuers}:
         return Message("the identifier is this server's own; its API is userinfo")
     if identifier in own_apis.every():
         return Message("the identifier is that of an API of this server itself")

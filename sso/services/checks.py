@@ -37,7 +37,7 @@ from sso.flow.profile_claims import CLAIMS, Format
 from sso.flow.scopes import SCOPES
 from sso.i18n import times
 from sso.i18n.message import Message, code_of
-from sso.services import saml_checks
+from sso.services import issuer_checks, saml_checks
 
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _GRANT_TYPES = "grant_types"
@@ -274,7 +274,7 @@ def metadata_errors(
         if field.name in metadata:
             errors += _field_errors(field, metadata, before or {})
     errors += profile_errors(metadata)
-    errors += saml_checks.errors(metadata)
+    errors += [*saml_checks.errors(metadata), *issuer_checks.errors(metadata, before or {})]
     errors += [] if saml_checks.is_provider(metadata) else _grant_errors(metadata)
     return [error for error in errors if error]
 

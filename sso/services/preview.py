@@ -315,7 +315,7 @@ def _approve(
             now=now - _ASKED,
             apis=apis,
             default_api=client.default_api,
-            issuer=context.settings().issuer,
+            issuer=context.settings().issuer_of(client),
         )
     except flow_request.InvalidRequest as error:
         return Stop.INVALID_TARGET if error.error == "invalid_target" else Stop.INVALID_SCOPE
@@ -378,7 +378,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant, apis: Apis) -> Tokens:
     access_tokens = [
         token_claims.of_access_token(
             grant,
-            issuer=settings.issuer,
+            issuer=settings.issuer_of(client),
             jti=jti,
             issued_at=now,
             expires_at=now + timedelta(seconds=_lifetime(api, settings)),
@@ -390,7 +390,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant, apis: Apis) -> Tokens:
     id_token = token_claims.of_id_token(
         grant,
         client,
-        issuer=settings.issuer,
+        issuer=settings.issuer_of(client),
         issued_at=now,
         expires_at=now + timedelta(seconds=keys.ID_TOKEN_LIFETIME),
         at_hash=create_half_hash(jti, alg).decode(),  # an example value: nothing is signed

@@ -26,6 +26,7 @@ from sso.audit.events import Event
 from sso.config import overrides
 from sso.config.overrides import Overrides
 from sso.config.settings import Settings
+from sso.errors import SettingsError
 from sso.flow import permissions
 from sso.flow.permissions import Needs, Rights
 from sso.ratelimit import limiting
@@ -58,7 +59,8 @@ class Route:
     to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
     request. `guessing`, `flooding`: the limits of tries, for each account or client. `needs`: the
     permissions of which one opens an admin page. `limited`: those of them that open it also where
-    they hold only for some groups, since the page asks for which.
+    they hold only for some groups, since the page asks for which. `issuers`: of an address of
+    earlier servers, the issuers that it is of (see `config.issuers`).
     """
 
     path: str
@@ -76,10 +78,13 @@ class Route:
     flooding: limiting.Flooding | None = None
     needs: Needs = permissions.NONE
     limited: Needs = permissions.NONE
+    issuers: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
         """Return the name of the route in metrics."""
+        if self.issuers:
+            return f"alias.{self.name}"
         group = "sso" if self.path.startswith("{base}") else "root"
         return f"{group}.{self.name.removeprefix('root_')}"
 
@@ -125,19 +130,24 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
     for route in routes:
         path = route.path.format(base=settings.base_path)
         if path in table.by_path:
+            if route.issuers:
+                issuer = min(route.issuers)
+                fault = f"{issuer} would answer at {path}, which is an address of this server"
+                raise SettingsError([f"SSO_ISSUER_ALIASES: {fault}"])
             continue  # without a base path, both homes are one
         before, variable, _ = path.partition("<")
         if variable:
             table.below.append((before, route))
         else:
             table.by_path[path] = route
-        if (not variable and "/oauth2/" in path) or route.name == "discovery":
+        is_sought = (not variable and "/oauth2/" in path) or route.name == "discovery"
+        if is_sought and not route.issuers:
             table.by_last_segment[path.rpartition("/")[2]] = path
         if route.blueprint == ADMIN:
             table.admin_pages[route.name] = route
-        blueprints[route.blueprint].add_url_rule(
-            path, route.name, route.view, methods=route.methods
-        )
+        # One route of each name is the one that pages link to.
+        endpoint = f"{route.name}_{len(table.by_path)}" if route.issuers else route.name
+        blueprints[route.blueprint].add_url_rule(path, endpoint, route.view, methods=route.methods)
     blueprints[ADMIN].before_request(_require_admission)
     for name in (PAGES, ADMIN):
         blueprints[name].before_request(_check_csrf_token)

@@ -282,6 +282,12 @@ NOT_RUN = {
         "a setting; tests/services/test_limited_roles.py has such roles",
     'SSO_ADMIN_ROLE_GROUPS="hr-paris=paris, hr-paris=paris-guests"':
         "a setting; tests/services/test_limited_roles.py has such limits",
+    'SSO_ISSUER_ALIASES="https://login.example.com/realms/main=keycloak"':
+        "a setting; tests/endpoints/test_old_addresses.py has it",
+    ".venv/bin/flask client update CLIENT_ID --issuer https://login.example.com/realms/main":
+        "tests/attacks/test_two_issuers.py runs it",
+    ".venv/bin/flask client update CLIENT_ID --issuer new":
+        "tests/endpoints/test_old_addresses.py runs it",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
     "bin/kc.sh export --realm acme --users realm_file --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",

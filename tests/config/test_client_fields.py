@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import re
+from collections.abc import Callable
 
 import click
 import pytest
@@ -26,6 +27,7 @@ from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_api, make_client
 from tests.support.logos import png
+from tests.support.old_servers import KEYCLOAK, TOGETHER
 from tests.support.saml import pair
 from tests.test_architecture import PACKAGE
 
@@ -49,6 +51,7 @@ VALUES = {
     "scim_url": "https://books.example/scim/v2",
     "scim_attributes": ["title=constant:Reader"],
     "preset": {"name": "grafana"},
+    "issuer": KEYCLOAK,
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
 }
@@ -71,6 +74,11 @@ SAML = {
 
 def names(fields: list[Field]) -> set[str]:
     return {field.name for field in fields}
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_ISSUER_ALIASES=TOGETHER)
 
 
 def value_of(field: Field) -> object:

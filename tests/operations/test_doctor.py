@@ -281,3 +281,31 @@ def test_a_secret_key_that_is_being_replaced(server: Server) -> None:
     assert (code, found["secret key"]["status"]) == (0, "warning")
     assert "remove it" in found["secret key"]["hint"]
     assert examine(server)[1]["secret key"]["status"] == "ok"
+
+
+def test_the_addresses_of_earlier_servers(server: Server) -> None:
+    """The server runs without the setting at first, as if it had not been restarted."""
+    issuer = f"{server.origin}/realms/main"
+    aliases = {"SSO_ISSUER_ALIASES": f"{issuer}=keycloak"}
+    code, findings = examine(server, **aliases)
+    assert (code, findings["issuer aliases"]["status"]) == (1, "wrong")
+    assert "answers 404" in findings["issuer aliases"]["seen"]
+    assert findings["code flow"]["status"] == "ok"
+    nobody = {"SSO_ISSUER_ALIASES": f"http://127.0.0.1:{free_port()}/realms/main=keycloak"}
+    assert "cannot be reached" in examine(server, **nobody)[1]["issuer aliases"]["seen"]
+    # Another server answers there.
+    own = {"SSO_BASE_URL": f"{server.origin}/api/other",
+           "SSO_ISSUER_ALIASES": f"{server.base_url}=authelia"}  # fmt: skip
+    assert "issuer is" in examine(server, **own)[1]["issuer aliases"]["seen"]
+
+
+def test_a_client_whose_issuer_the_setting_no_longer_names(server: Server) -> None:
+    issuer = f"{server.origin}/realms/main"
+    aliases = {"SSO_ISSUER_ALIASES": f"{issuer}=keycloak"}
+    arguments = ("--name", "A", "--redirect-uri", "https://a.example/", "--issuer", issuer)
+    made = json.loads(server.flask("client", "create", *arguments, "--json", **aliases))
+    code, findings = examine(server)
+    assert (code, findings["issuer aliases"]["status"]) == (0, "warning")
+    assert f"client update {made['client_id']} --issuer new" in findings["issuer aliases"]["hint"]
+    server.flask("client", "update", made["client_id"], "--issuer", "new")
+    assert "issuer aliases" not in examine(server)[1]

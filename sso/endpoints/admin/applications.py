@@ -196,7 +196,7 @@ def rotate() -> Response:
                 "applications",
                 client=client,
                 secret=secret,
-                issuer=context.settings().issuer,
+                issuer=context.settings().issuer_of(client),
             )
     if refusal.is_refused:
         client = admin_page.application()
@@ -349,7 +349,7 @@ def _registered(client: Client, secret: str) -> Response:
         "applications",
         client=client,
         secret=secret,
-        issuer=context.settings().issuer,
+        issuer=context.settings().issuer_of(client),
         saml_urls={
             name: context.settings().base_url + path for name, path in templates.SAML_URLS.items()
         },

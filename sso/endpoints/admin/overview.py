@@ -121,6 +121,7 @@ _ELSEWHERE = {
     "tls": public_url.tls,
     "discovery": public_url.metadata,
     "imported passwords": components.imported_passwords,
+    public_url.ALIASES: public_url.issuer_aliases,
     "slow bodies": public_url.slow_bodies,
 }
 STATUSES = {
@@ -137,6 +138,7 @@ LABELS = {
     "cookies": N_("Cookies"),
     "cross-origin": N_("Cross-origin requests (CORS)"),
     "database": N_("Database"),
+    public_url.ALIASES: N_("Issuers of earlier servers"),
     others.ACCOUNT: N_("Account"),
     others.DIRECTORIES: N_("Directories (LDAP)"),
     "discovery": N_("Discovery document"),

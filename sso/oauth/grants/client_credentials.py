@@ -47,7 +47,7 @@ class ClientCredentialsGrant(AuthlibClientCredentialsGrant):
         dpop.read(request, "token", is_needed=client.requires_dpop)
 
         # 2. Find the API.
-        resource, issuer = request.form.get("resource"), context.settings().issuer
+        resource, issuer = request.form.get("resource"), context.settings().issuer_of(client)
         try:
             self.api = resources.of_service(resource, client.default_api, request.apis, issuer)
         except resources.InvalidTarget as error:
@@ -73,7 +73,7 @@ class ClientCredentialsGrant(AuthlibClientCredentialsGrant):
             client.client_id,
             api.identifier,
             self.scope,
-            issuer=context.settings().issuer,
+            issuer=context.settings().issuer_of(client),
             jti=jti,
             issued_at=now,
             expires_at=expires_at,

@@ -158,7 +158,7 @@ class JwtBearerGrant(IDJAGGrant):
             raise InvalidJwt(_STRANGER, JwtFault.ISSUER)
         types = (self.REQUIRED_TYP,)
         client_jwt.verify(jwt, keys(), client_jwt.ALGORITHMS, types, "its issuer")
-        issuer = context.settings().issuer
+        issuer = context.settings().issuer_of(client)
         if claims.get("aud") not in (issuer, [issuer]):
             raise InvalidJwt(f"its aud has to be {issuer} alone", JwtFault.AUDIENCE)
         if "cnf" in claims:
@@ -179,7 +179,7 @@ class JwtBearerGrant(IDJAGGrant):
         resource = request.form.get("resource") or (listed[0] if listed else None)
         try:
             api = resources.of_service(
-                resource, client.default_api, request.apis, context.settings().issuer
+                resource, client.default_api, request.apis, context.settings().issuer_of(client)
             )
         except resources.InvalidTarget as error:
             request.facts["resource"] = resource or client.default_api or ""

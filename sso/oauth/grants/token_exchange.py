@@ -77,7 +77,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
 
         # 3. Find the API that the new token is for.
         resource, audience = request.form.get("resource"), request.form.get("audience")
-        issuer = context.settings().issuer
+        issuer = context.settings().issuer_of(client)
         try:
             self.audience = exchange.target(
                 resource, audience, client.default_api, request.apis, issuer
@@ -105,7 +105,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             client.client_id,
             self.scope,
             exchange.act_claim(self.actors),
-            issuer=context.settings().issuer,
+            issuer=context.settings().issuer_of(client),
             jti=jti,
             issued_at=now,
             expires_at=expires_at,
@@ -163,14 +163,15 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
 
     def _find_subject(self, client: RegisteredClient) -> SubjectToken:
         """Return the subject token. Raises `UnacceptableSubject`."""
-        text = self.request.form["subject_token"]
+        request, text = self.request, self.request.form["subject_token"]
         if tokens.is_of_service(text):
             raise UnacceptableSubject(describe(Cause.SUBJECT_OF_SERVICE))
         jti = tokens.claimed_jti(text)
-        subject = exchanges.find(self.request.connection, jti) if jti else None
+        subject = exchanges.find(request.connection, jti) if jti else None
         if (
             subject is None
             or not tokens.is_genuine(text, subject.access_digest)
+            or not present_rights.has_present_issuer(request.connection, subject, text)
             or not subject.is_live()
             or not exchange.is_party(client, subject.issued_to, subject.audience)
         ):

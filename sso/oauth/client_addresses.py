@@ -1,0 +1,27 @@
+"""The addresses of several issuers: a client is answered only at those of its own.
+
+So a client that is set to an issuer gets nothing that another issuer signs, and no code or token of
+one issuer is redeemed at the other (RFC 9207 §4). The rules are in `sso.config.issuers`.
+
+The authorization endpoint of this server is the exception: browsers come there from the old
+addresses, too. Its answers name the client's own issuer.
+"""
+
+from authlib.oauth2.rfc6749.errors import UnauthorizedClientError
+
+from sso import context
+from sso.flow.refusals import Cause, describe
+from sso.store.clients import RegisteredClient
+from sso.web import routing
+
+
+def check_address(client: RegisteredClient) -> None:
+    """Raise `UnauthorizedClientError` if this request came to an address of another issuer."""
+    settings = context.settings()
+    if not settings.issuer_aliases:
+        return
+    issuer, route = settings.issuer_of(client), routing.current()
+    issuers = (route.issuers if route else None) or {settings.issuer}
+    if issuer not in issuers:
+        other = sorted(issuers)[0]
+        raise UnauthorizedClientError(describe(Cause.WRONG_ISSUER, name=issuer, other=other))
