@@ -239,6 +239,7 @@ NOUNS = {
         "grants",
         "groups",
     ),
+    "pictures",
     *(
         "identities",
         "keys",
@@ -329,6 +330,9 @@ ADDRESSES = {
     f"{BASE}/oauth2/jwks": {"GET"},
     f"{BASE}/jwks": {"GET"},
     f"{BASE}/protected-resource/<api_id>": {"GET"},
+    f"{BASE}/picture/<file>": {"GET"},
+    f"{BASE}/account/picture": {"GET", "POST"},
+    f"{BASE}/admin/person/picture": {"GET", "POST"},
     f"{BASE}/oauth2/revoke": {"POST"},
     f"{BASE}/oauth2/introspect": {"POST"},
     f"{BASE}/oauth2/end-session": {"GET", "POST"},

@@ -20,6 +20,7 @@ from sqlalchemy import select
 import sso.services
 from sso import audit, clock, context, database
 from sso.config import images
+from sso.config.picture_files import Picture
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
@@ -70,6 +71,7 @@ from sso.services import (
     mcp_servers,
     notifications,
     own_apis,
+    pictures,
     preset_clients,
     preview,
     program_secrets,
@@ -98,6 +100,7 @@ from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")
 NEW = "another long password"
+PICTURE = Picture(b"a JPEG")
 HERE = Browser("192.0.2.1", "Firefox", is_known=False)
 BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
@@ -506,6 +509,12 @@ CASES = [
     Case(attributes.set_own,
          lambda w, _: attributes.set_own(OLGA, w.user.id, {"level": 3}),
          "profile_changed", "", lambda _: _attribute()),
+    Case(pictures.change, lambda w, _: pictures.change(OLGA, w.user.id, PICTURE),
+         "user_changed", ""),
+    Case(pictures.change, lambda w, _: pictures.change(OLGA, w.user.id, None), "", ""),
+    Case(pictures.set_own, lambda w, _: pictures.set_own(OLGA, w.user.id, PICTURE),
+         "profile_changed", ""),
+    plain(pictures.is_uploaded, "", {"picture": "https://dana.example/face.jpg"}),
     Case(attributes.described, lambda _, made: attributes.described(made),
          "", "", lambda _: _attribute()),
     plain(attributes.plan_definition, "", {"name": "desk"}),

@@ -211,6 +211,7 @@ class Event(StrEnum):
     PASSKEY_LIMITED = "passkey_limited", _ANYWAY
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
+    PICTURE_LIMITED = "picture_limited", _ANYWAY
     POST_LOGOUT_REFUSED_LIMITED = "post_logout_refused_limited", _ANYWAY
     OWNER_ADDITION_LIMITED = "owner_addition_limited", _ANYWAY
     PROFILE_CHANGED_LIMITED = "profile_changed_limited", _ANYWAY

@@ -47,7 +47,15 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import accounts, apis, attributes, checks, clients, declared_accounts
+from sso.services import (
+    accounts,
+    apis,
+    attributes,
+    checks,
+    clients,
+    declared_accounts,
+    pictures,
+)
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
 from sso.services.declared_accounts import Declaration, Planned
@@ -92,7 +100,7 @@ def declaration() -> dict[str, Any]:
         "apis": declared_apis.described(),
         "attributes": declared_attributes.described(),
         "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
-        "users": [accounts.described(row) for row in users.every()],
+        "users": [_without_picture(accounts.described(row)) for row in users.every()],
         **({"groups": groups} if groups else {}),
     }
 
@@ -100,6 +108,14 @@ def declaration() -> dict[str, Any]:
 def _with_logo(client: Entry) -> Entry:
     image = stored_clients.find_logo(db.session.connection(), client.get("logo", ""))
     return {**client, "logo": image.data_url} if image else client
+
+
+def _without_picture(user: Entry) -> Entry:
+    """Leave an uploaded picture out: its URL means nothing to another server."""
+    claims = user["claims"]
+    if not pictures.is_uploaded(claims):
+        return user
+    return {**user, "claims": {name: claims[name] for name in claims if name != "picture"}}
 
 
 def declaration_as_toml(content: Mapping[str, Any]) -> str:

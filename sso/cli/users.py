@@ -6,7 +6,8 @@
 import json
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,12 +37,19 @@ from sso.cli.people import brief, done, find_user, group, show_user, user_argume
 from sso.extensions import db
 from sso.flow.profile_claims import CLAIMS, Format
 from sso.models import BrowserSession, Passkey, TotpSecret
+from sso.process import program
 from sso.process.program import COMMAND
-from sso.services import accounts, authentication, credentials, identities
+from sso.services import accounts, authentication, credentials, identities, pictures
 from sso.services import groups as memberships
 from sso.store import factors, keys, sessions
 from sso.store import identities as stored_identities
 from sso.store.factors import Factors
+
+if TYPE_CHECKING:
+    from sso.config import picture_files
+    from sso.config.picture_files import Picture
+else:
+    picture_files = program.late_module("sso.config.picture_files")
 
 _GROUPS = ListOption(
     "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
@@ -241,6 +249,37 @@ def set_password(identifier: str, password_stdin: bool, as_json: bool) -> None:
     credentials.set_password(audit.operator(), user, ask_password(password_stdin))
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
+
+
+@group.command("set-picture")
+@user_argument
+@click.argument(
+    "file", metavar="[FILE]", type=click.Path(path_type=Path, dir_okay=False), required=False
+)
+@click.option("--remove", is_flag=True, help="Remove the uploaded picture.")
+@json_option
+def set_picture(identifier: str, file: Path | None, remove: bool, as_json: bool) -> None:
+    """Give a user the picture in FILE (PNG, JPEG or WebP), or remove it."""
+    if (file is None) != remove:
+        raise click.UsageError("Give a FILE or --remove.")
+    picture = _picture(file) if file else None
+    try:
+        user = pictures.change(audit.operator(), find_user(identifier, exactly=True).id, picture)
+    except LookupError:  # deleted at this moment
+        raise unknown("user", identifier) from None
+    db.session.commit()
+    url = user.claims.get("picture")
+    done(user, as_json, f"the picture is at {url}" if file else "no uploaded picture", picture=url)
+
+
+def _picture(file: Path) -> "Picture":
+    try:
+        with file.open("rb") as opened:
+            return picture_files.read(opened.read(picture_files.MAX_BYTES + 1))
+    except OSError as error:
+        raise Failure(f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise Failure(f"{file} is refused: {error.args[0]}") from None
 
 
 @group.command("sessions")

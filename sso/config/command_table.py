@@ -131,6 +131,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "import": ("Import users with their passwords from FILE.", "sso.cli.imports:import_"),
         "set-password": ("Set a user's password; all sessions and tokens end.",
                          "sso.cli.users:set_password"),
+        "set-picture": ("Give a user the picture in FILE (PNG, JPEG or WebP), or remove it.",
+                        "sso.cli.users:set_picture"),
         "disable": ("Disable a user; all their sessions, tokens and API tokens end at once.",
                     "sso.cli.users:disable"),
         "enable": ("Enable a user again; ended sessions stay ended.", "sso.cli.users:enable"),

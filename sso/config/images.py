@@ -277,7 +277,7 @@ def _hides_reference(css: str) -> bool:
 
 MAX_SIDE = 4096  # pixels
 MAX_PIXELS = 4_000_000  # a browser decodes them all, four bytes each
-_DAMAGED = Message("it is damaged or cut off; save it again")
+DAMAGED = Message("it is damaged or cut off; save it again")
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def parse(data: bytes, most: int) -> Image:
     for embedded in check_svg(data):
         raster = _raster(embedded)
         if raster is None:
-            raise ValueError(_DAMAGED)
+            raise ValueError(DAMAGED)
         pixels += raster[1]
     if pixels > MAX_PIXELS:
         raise ValueError(Message("it has %(size)s pixels; scale it down", size=pixels))
@@ -346,28 +346,55 @@ def parse(data: bytes, most: int) -> Image:
 
 def _raster(data: bytes) -> tuple[str, int] | None:
     """Return the type of a raster image and its pixels, or `None`. Raises `ValueError`."""
+    header = raster_header(data)
+    if header is None:
+        return None
+    media_type, width, height = header
+    check_size(width, height, MAX_SIDE, MAX_PIXELS)
+    return media_type, width * height
+
+
+def raster_header(data: bytes) -> tuple[str, int, int] | None:
+    """Return the type, width and height of a PNG, JPEG or WebP; `None` if it is none of these.
+
+    Nothing is decoded. Raises `ValueError` if the header is damaged.
+    """
     for media_type, start, size_of in _RASTER:
         if start.match(data):
             try:
                 width, height = size_of(data)
             except (TooShort, IndexError):
-                raise ValueError(_DAMAGED) from None
-            _check_size(width, height)
-            return media_type, width * height
+                raise ValueError(DAMAGED) from None
+            return media_type, width, height
     return None
 
 
-def _check_size(width: int, height: int) -> None:
-    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE) or width * height > MAX_PIXELS:
+def check_size(width: int, height: int, max_side: int, max_pixels: int) -> None:
+    """Raise `ValueError` if an image has no pixels, or too many."""
+    if not (0 < width <= max_side and 0 < height <= max_side) or width * height > max_pixels:
         size = f"{width} × {height}"  # noqa: RUF001 (times)
         raise ValueError(Message("it has %(size)s pixels; scale it down", size=size))
+
+
+def jpeg_scans(data: bytes) -> int:
+    """Count the scans of a JPEG up to its end (ITU T.81 annex B); each is a pass over the image."""
+    at, count = 2, 0
+    while match := _MARKER.search(data, at):
+        marker, at = data[match.end() - 1], match.end()
+        if marker == 0xD9:
+            break
+        if marker == 0xDA:
+            count += 1
+        if marker != 0x01:
+            at += int.from_bytes(data[at : at + 2], "big")
+    return count
 
 
 def _png_size(data: bytes) -> tuple[int, int]:
     """Read the first chunk (PNG §11.2.2)."""
     kind, width, height = unpack_from(">4sII", data, 12)
     if kind != b"IHDR":
-        raise ValueError(_DAMAGED)
+        raise ValueError(DAMAGED)
     return width, height
 
 
@@ -377,7 +404,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
     while True:
         start, marker = unpack_from("BB", data, at)
         if start != 0xFF or marker in (0xD9, 0xDA):
-            raise ValueError(_DAMAGED)
+            raise ValueError(DAMAGED)
         at += 1 if marker == 0xFF else 2  # any number of FF may stand before a marker
         if marker in (0x01, 0xFF, *range(0xD0, 0xD8)):
             continue  # without a segment
@@ -400,13 +427,16 @@ def _webp_size(data: bytes) -> tuple[int, int]:
     if kind == b"VP8X" and len(data) >= 30:
         width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
         return width, height
-    raise ValueError(_DAMAGED)
+    raise ValueError(DAMAGED)
 
 
+# FF 00 is a byte of a scan, and FF D0 to FF D8 have no segment.
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd8\xff]")
+PNG, JPEG, WEBP = "image/png", "image/jpeg", "image/webp"
 _RASTER = (
-    ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n"), _png_size),
-    ("image/jpeg", re.compile(rb"\xff\xd8\xff"), _jpeg_size),
-    ("image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL), _webp_size),
+    (PNG, re.compile(rb"\x89PNG\r\n\x1a\n"), _png_size),
+    (JPEG, re.compile(rb"\xff\xd8\xff"), _jpeg_size),
+    (WEBP, re.compile(rb"RIFF.{4}WEBP", re.DOTALL), _webp_size),
 )
 
 

@@ -233,6 +233,31 @@ def client_logo(base: str, digest: str) -> str:
     return f"{base}/client-logo?v={digest}"
 
 
+# With 192 random bits, so that nobody finds pictures, or people, by trying URLs.
+_PICTURE_FILE = re.compile(r"(?P<name>[A-Za-z0-9_-]{32})\.jpg")
+_PICTURE = re.compile(rf"https?://[^?#]*/picture/{_PICTURE_FILE.pattern}")
+
+
+def picture(base: str, name: str) -> str:
+    """Return the URL of an uploaded picture of a person."""
+    return f"{base}/picture/{name}.jpg"
+
+
+def picture_name(url: object) -> str | None:
+    """Return the name in the URL of an uploaded picture; `None` if it is another value.
+
+    The base URL may be a former one.
+    """
+    match = _PICTURE.fullmatch(url) if isinstance(url, str) else None
+    return match["name"] if match else None
+
+
+def name_of_picture_file(file: str) -> str | None:
+    """Return the name in the last segment of such a URL; `None` if it is another text."""
+    match = _PICTURE_FILE.fullmatch(file)
+    return match["name"] if match else None
+
+
 def add_parameters(url: str, parameters: list[tuple[str, str]]) -> str:
     """Add parameters to the query; keep the existing ones byte for byte (RFC 6749 §3.1.2)."""
     # Authlib's add_params_to_uri re-encodes the registered query, so it is not used here.

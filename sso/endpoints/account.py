@@ -19,7 +19,13 @@ from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import browser_session, page, upstream
 from sso.endpoints.attribute_form import OwnValuesForm, displayed, typed
-from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm, DeleteAccountForm
+from sso.endpoints.forms import (
+    AccountForm,
+    ChangeNameForm,
+    ChangePasswordForm,
+    DeleteAccountForm,
+    PictureForm,
+)
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import profile_claims, scopes
@@ -31,7 +37,15 @@ from sso.mfa import policy
 from sso.models import Api, AuditEvent, User
 from sso.models.clients import MAX_CLIENT_ID
 from sso.ratelimit import device_cookie
-from sso.services import accounts, agent_identity, attributes, credentials, revocation, roles
+from sso.services import (
+    accounts,
+    agent_identity,
+    attributes,
+    credentials,
+    pictures,
+    revocation,
+    roles,
+)
 from sso.services import identities as linking
 from sso.services.checks import Invalid
 from sso.services.identities import LinkRefused
@@ -54,6 +68,7 @@ _SESSIONS_DONE = {
     "name": N_("Your name was changed."),
     "language": N_("The language was changed."),
     "attributes": N_("Your details were changed."),
+    "picture": N_("Your picture was changed."),
 }
 
 
@@ -112,7 +127,9 @@ def _page(
         claims=[
             (gettext(profile_claims.title_of(name)), value)
             for name, value in claims.items()
-            if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
+            # `locale` has a field of its own, and an uploaded picture is shown.
+            if name not in ("name", "updated_at", "locale")
+            and not (name == "picture" and pictures.is_uploaded(claims))
         ],
         sessions=[(session, languages.browser_name(session.browser)) for session in facts.sessions],
         applications=[
@@ -291,6 +308,27 @@ def _choose_language(current: CurrentSession, tag: str) -> str:
         return "ended"
     accounts.choose_language(audit.USER, current.user, tag if tag in LANGUAGES else None)
     return "language"
+
+
+@login_required
+def picture() -> Response:
+    """Show the user's picture; a POST replaces or removes it."""
+    current, form, errors = page.signed_in(), PictureForm(), []
+    user_id, email = current.user.id, current.user.email
+    if form.validate_on_submit():
+        try:
+            pictures.set_own(audit.USER, user_id, form.read(email))
+            return page.done("pages.account", done="picture")
+        except Invalid as error:
+            db.session.rollback()
+            errors = error.errors
+        except LookupError:  # disabled at this moment
+            db.session.rollback()
+            return redirect(url_for("pages.account"), 303)
+    browser_session.touch(current)
+    response = page.render("account_picture.html", user=current.user, form=form, errors=errors)
+    db.session.commit()
+    return response
 
 
 def delete_account() -> Response:

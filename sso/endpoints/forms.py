@@ -1,7 +1,8 @@
 """The forms of the pages."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flask import request
 from flask_babel import lazy_gettext
 from wtforms import (
     BooleanField,
@@ -16,11 +17,22 @@ from wtforms.validators import DataRequired, Length, ValidationError
 from sso import context
 from sso.config import email_addresses
 from sso.crypto import passwords
+from sso.extensions import db
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
+from sso.i18n.message import Message
+from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import checks
+from sso.services.checks import Invalid
+from sso.web import routing
 from sso.web.forms import PageForm
+
+if TYPE_CHECKING:
+    from sso.config import picture_files
+    from sso.config.picture_files import Picture
+else:
+    picture_files = program.late_module("sso.config.picture_files")  # Pillow: 5 MB
 
 TOO_LONG = N_("This is too long.")
 
@@ -209,6 +221,30 @@ class ChangeNameForm(PageForm):
     """The name that applications see."""
 
     name = _name_field()
+
+
+class PictureForm(PageForm):
+    """The file of a picture; `action` is `REMOVE` to have none."""
+
+    REMOVE = "remove"
+    action = _Text()
+
+    def read(self, spender: str) -> "Picture | None":
+        """Return the chosen picture; `None` if it shall be removed. Commits.
+
+        `spender`: the email address of the visitor, whose uploads are limited. Raises `Invalid`.
+        """
+        if self.action.data == self.REMOVE:
+            return None
+        file = request.files.get("picture")
+        if not (data := file.read() if file else b""):
+            raise Invalid([Message("it is missing; choose one")])
+        routing.spend(spender)
+        db.session.commit()  # the transaction must not wait for the picture
+        try:
+            return picture_files.read(data)
+        except ValueError as error:
+            raise Invalid([error.args[0]]) from None
 
 
 class DeleteAccountForm(PageForm):

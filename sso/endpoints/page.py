@@ -20,7 +20,7 @@ from sso.endpoints import authorize, browser_session
 from sso.extensions import db
 from sso.flow import decision, resources
 from sso.i18n import languages
-from sso.models import Api
+from sso.models import Api, User
 from sso.oauth import document_clients
 from sso.process import concurrency
 from sso.ratelimit import limiting
@@ -28,6 +28,7 @@ from sso.services import authentication
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
+from sso.store.users import UserProfile
 from sso.web import forms, headers, routing
 from sso.web.pending_request import PendingRequest, sign
 from sso.web.routing import login_manager
@@ -40,6 +41,7 @@ _BACK = {
     "delete": "pages.delete_account",
     "identities": "pages.identities",
     "email": "pages.account_email",
+    "picture": "pages.account_picture",
     "new_email": "pages.verify_email",  # with the link's secret
     "admin": "admin.overview",  # or the page in `at`
 }
@@ -55,7 +57,10 @@ class Answered(Exception):
 def init_app(app: Flask) -> None:
     """Register the globals of templates, and the handler of `Answered`."""
     app.jinja_env.globals.update(
-        step=step, password_rules=password_strength.RULES, provider_logo=provider_logo
+        step=step,
+        password_rules=password_strength.RULES,
+        provider_logo=provider_logo,
+        picture_url=picture_url,
     )
     app.register_error_handler(Answered, lambda answered: answered.response)
 
@@ -91,6 +96,12 @@ def logo_url(digest: str | None) -> str | None:
 def provider_logo(provider: Provider) -> str | None:
     """Return the URL of an identity provider's logo."""
     return logo_url(provider.logo.digest) if provider.logo else None
+
+
+def picture_url(user: User | UserProfile) -> str | None:
+    """Return the URL of a person's uploaded picture on pages, which show no others."""
+    name = urls.picture_name(user.claims.get("picture"))
+    return urls.picture(context.settings().base_path, name) if name else None
 
 
 def logo_of(client: RegisteredClient | None) -> str | None:

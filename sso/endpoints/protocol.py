@@ -17,6 +17,7 @@ from werkzeug.wrappers import Response as WerkzeugResponse
 
 from sso import audit, clock, context, database
 from sso.audit.events import Event
+from sso.config import urls
 from sso.config.client_fields import JWT_BEARER
 from sso.database import readiness
 from sso.endpoints import api
@@ -47,7 +48,7 @@ from sso.observability import counters
 from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import api_tokens, transaction
-from sso.store import apis, clients
+from sso.store import apis, clients, pictures
 from sso.web import routing, static_files
 
 if TYPE_CHECKING:
@@ -305,3 +306,11 @@ def client_logo() -> WerkzeugResponse:
     if logo is None:
         abort(404)
     return static_files.of_image(logo)
+
+
+def picture(file: str) -> WerkzeugResponse:
+    """Return the uploaded picture of a person, whose URL is the claim `picture`."""
+    name = urls.name_of_picture_file(file) or abort(404)
+    with database.connection() as connection:
+        data = pictures.find(connection, name) or abort(404)
+    return static_files.of_picture(data, name)

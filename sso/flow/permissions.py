@@ -34,7 +34,7 @@ class Permission(StrEnum):
 MEANINGS: Mapping[Permission, str] = {
     Permission.READ_PEOPLE: "see people: profile, second factors, sessions, applications, activity",
     Permission.SUPPORT_PEOPLE: "invite people, mail them links, end their sessions, reset their "
-    "second factors, change the attributes that the helpdesk may change",
+    "second factors, change their pictures and the attributes that the helpdesk may change",
     Permission.WRITE_PEOPLE: "create, import, export, change, disable and delete people, also "
     "their groups and connected accounts",
     Permission.GROUPS: "create, rename, export and delete groups, and change their members "
@@ -215,7 +215,7 @@ SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(
         ("accounts.invite", "attributes.set_values", "authentication.end_some",
          "authentication.sign_out", "credentials.invite_again", "credentials.mail_password_reset",
-         "credentials.request_verification", "credentials.reset_factors"),
+         "credentials.request_verification", "credentials.reset_factors", "pictures.change"),
         CHANGE_PEOPLE,
     ),
     **dict.fromkeys(
@@ -256,7 +256,8 @@ SERVICES: Mapping[str, Needs] = {
          "devices.deny", "identities.confirm_directory_account", "identities.confirm_session",
          "identities.disable_user", "identities.enable_user", "identities.end_sessions",
          "identities.link", "identities.resolve", "identities.take_over_profile",
-         "identities.unlink", "provisioning.note_given_up", "provisioning.note_sent",
+         "identities.unlink", "pictures.set_own", "provisioning.note_given_up",
+         "provisioning.note_sent",
          "revocation.deny_consent", "revocation.remember_consent",
          "revocation.withdraw_agents", "revocation.withdraw_consent",
          "second_factors.accept_emailed_code", "second_factors.add_passkey",

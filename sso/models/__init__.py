@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sso.models.users import MailToken as MailToken
     from sso.models.users import UpstreamSession as UpstreamSession
     from sso.models.users import User as User
+    from sso.models.users import UserPicture as UserPicture
 
 _TABLES = {
     "apis": ("Api", "FormerApi", "ServiceToken"),
@@ -83,6 +84,7 @@ _TABLES = {
         "MailToken",
         "UpstreamSession",
         "User",
+        "UserPicture",
     ),
 }
 _MODULES = {name: f"sso.models.{file}" for file, names in _TABLES.items() for name in names}

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     ForeignKey,
     Index,
+    LargeBinary,
     String,
     Text,
     false,
@@ -131,6 +132,19 @@ def folded(name: str) -> str:
     """Return a name as it is searched for: in small letters, without accents."""
     characters = unicodedata.normalize("NFKD", name.casefold())
     return "".join(char for char in characters if not unicodedata.combining(char))[:200]
+
+
+class UserPicture(Base):
+    """The uploaded picture of a user, apart from the row that is read all the time.
+
+    Its URL has the random `name`, and is the value of the claim `picture`.
+    """
+
+    __tablename__ = "user_pictures"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(43), unique=True)
+    data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class BrowserSession(Base):

@@ -22,6 +22,9 @@ MAX_CONCURRENT = 6
 MAX_DELAYED = 192
 REFUSAL_DELAY = 1.0  # seconds
 MAX_BODY = 256 * 1024  # bytes
+# Bytes of a form with the picture of a person, and the ends of the paths that accept it.
+MAX_UPLOAD = 5 * 1024 * 1024 + 64 * 1024
+UPLOAD_PATHS = ("/account/picture", "/admin/person/picture")
 MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
 # A header with which `flask doctor` asks what reads bodies; the answer does not wait for one.
 HEAD_ONLY = "X-SSO-Head-Only"
@@ -43,6 +46,11 @@ class _Current(threading.local):
 
 _current = _Current()
 _delay_slots = threading.BoundedSemaphore(MAX_DELAYED)
+
+
+def max_body(path: str) -> int:
+    """Return the most bytes that the body of a request for this path may have."""
+    return MAX_UPLOAD if path.endswith(UPLOAD_PATHS) else MAX_BODY
 
 
 def init_app(app: Flask) -> None:
@@ -85,22 +93,26 @@ def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse")
 def _read_body(environ: "WSGIEnvironment") -> None:
     """Read the body before taking a slot: some clients send it slowly or never finish."""
     declared, length = environ.get("CONTENT_LENGTH", "").lstrip("0"), 0
+    most = max_body(environ.get("PATH_INFO", ""))
     if environ.get("HTTP_TRANSFER_ENCODING"):
         length = MAX_BODY + 1  # one byte too many is enough to be refused
-    elif declared.isdecimal() and len(declared) < 10 and int(declared) <= MAX_BODY:
+        most = MAX_BODY  # no browser sends a form in chunks
+    elif declared.isdecimal() and len(declared) < 10 and int(declared) <= most:
         length = int(declared)
     if length:
         body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = io.BytesIO(body)
         # A body that broke off is shorter than its length, and is refused (400).
         environ.pop("wsgi.input_terminated", None)
-        if len(body) == length <= MAX_BODY:
+        if len(body) == length <= most:
             environ[BODY] = body
         # No longer chunked: Werkzeug would cut off what is beyond the limit instead of refusing it.
         if environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ["CONTENT_LENGTH"] = str(len(body))
-        if body.count(b"&") > MAX_FIELDS:
-            environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as too large
+        # In a file of a form, the sign separates nothing; Werkzeug counts the fields there.
+        is_form_data = environ.get("CONTENT_TYPE", "").startswith("multipart/form-data;")
+        if not is_form_data and body.count(b"&") > MAX_FIELDS:
+            environ["CONTENT_LENGTH"] = str(most + 1)  # refused as too large
             environ.pop(BODY, None)
 
 

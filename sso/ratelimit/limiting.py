@@ -128,6 +128,8 @@ TEST_WEBHOOK = Flooding("test_webhook", account=60, ip_address=300)  # by admini
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 # People whom the owner of a group adds; those without an account are invited by email.
 OWNER_ADDITION = Flooding("owner_addition", account=100, ip_address=500)
+# Each takes up to a second of a processor.
+PICTURE = Flooding("picture", account=30, ip_address=300)
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
 # Entra ID sends up to 25 short requests a second, all with one token.
 API_REQUESTS = Budget("api_requests", most=3000, seconds=60)

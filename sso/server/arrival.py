@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from sso.process.concurrency import MAX_BODY
+from sso.process.concurrency import MAX_BODY, max_body
 from sso.ratelimit import networks
 
 MOST_HEAD = 64 * 1024  # bytes, of request line and headers
@@ -64,7 +64,11 @@ class Arrival:
 
     def take(self, size: int) -> bytes:
         """Remove the next bytes, for the parser."""
-        data, self.data = bytes(self.data[:size]), self.data[size:]
+        data = bytes(self.data[:size])
+        if isinstance(self.data, bytearray):
+            del self.data[:size]  # copies nothing; an upload is taken in many pieces
+        else:
+            self.data = self.data[size:]
         return data
 
     def network(self, proxies: int) -> str:
@@ -117,7 +121,7 @@ class Arrival:
             coding = fields[b"transfer-encoding"].lower()
             if coding == b"chunked" and b"content-length" not in fields:
                 self._end = None
-        elif length.isdigit() and len(length) < 10 and int(length) <= MAX_BODY:
+        elif length.isdigit() and len(length) < 10 and int(length) <= max_body(self._path()):
             self._end = self._body + int(length)
         # The application refuses a longer body by its declared length.
         expected = fields.get(b"expect", b"").lower()
@@ -126,6 +130,11 @@ class Arrival:
         line_end = self.data.find(b"\r\n", 2)
         is_http_1_0 = self.data[:line_end].endswith(b"HTTP/1.0")
         self.expects_continue = expected == b"100-continue" and not is_http_1_0
+
+    def _path(self) -> str:
+        """Return the path of the request line as it was sent, without its query."""
+        parts = self.data[: self.data.find(b"\r\n", 2)].split(b" ")
+        return bytes(parts[1]).partition(b"?")[0].decode("latin-1") if len(parts) == 3 else ""
 
     def _walk_chunks(self) -> None:
         data = self.data

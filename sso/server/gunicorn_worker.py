@@ -39,7 +39,8 @@ MOMENT = 0.01  # seconds for the next request over a kept connection
 LINGER = 1.0  # seconds for a client to close after the last answer
 STOPPING = 2.0  # seconds for a request over an idle connection while the worker stops
 SMALL = 16 * 1024  # bytes that any waiting connection may have in memory
-MOST_LARGE = 48  # connections with more than that: at most 24 MB
+MOST_LARGE = 48  # connections with more than that
+MOST_LARGE_BYTES = 24 * 1024 * 1024  # of all these together
 _MOST_READ = 64 * 1024  # bytes at once
 _MOST_UNSENT = 1024 * 1024  # bytes of an answer that the loop keeps; a thread waits with more
 _MOST_DRAINED = 2 * concurrency.MAX_BODY
@@ -61,7 +62,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._kept: set[TConn] = set()
         self._waiting: Waiting[TConn] = Waiting()
         self._large: Waiting[TConn] = Waiting()  # those of `_waiting` with much in memory
-        self._large_in_threads: set[TConn] = set()
+        self._large_in_threads: dict[TConn, int] = {}  # with the bytes that arrived
         self._next_look = 0.0
 
     @property
@@ -129,7 +130,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if self.cfg.is_ssl:
             super().finish_request(conn, fs)
             return
-        self._large_in_threads.discard(conn)
+        self._large_in_threads.pop(conn, None)
         if fs.cancelled() or fs.exception():
             conn.sock.is_last = True
         if conn.sock.arrival.is_complete and not conn.sock.is_last and not conn.sock.unsent:
@@ -167,8 +168,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._large.add(conn, network)
         if len(self._waiting) > self.most_waiting:
             self._drop(self._waiting.longest())
-        if self._large and len(self._large) + len(self._large_in_threads) > MOST_LARGE:
+        while self._large and self._holds_too_much():
             self._drop(self._large.longest())
+
+    def _holds_too_much(self) -> bool:
+        in_threads = self._large_in_threads
+        if len(self._large) + len(in_threads) > MOST_LARGE:
+            return True
+        waiting = sum(len(conn.sock.arrival.data) for conn in self._large)
+        return waiting + sum(in_threads.values()) > MOST_LARGE_BYTES
 
     def _go_on(self, conn: TConn, _: Any) -> None:
         """Read or send as much as possible now."""
@@ -196,7 +204,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             is_large = conn in self._large
             self._leave(conn)
             if is_large:
-                self._large_in_threads.add(conn)
+                self._large_in_threads[conn] = len(arrival.data)
             self.enqueue_req(conn)
         elif client.is_gone or arrival.refusal:
             self._next(conn)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
-from sso.config import email_addresses
+from sso.config import email_addresses, urls
 from sso.crypto import passwords
 from sso.extensions import db
 from sso.flow import group_ends as member_ends
@@ -26,7 +26,7 @@ from sso.services import attributes as attribute_values
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, identities, named_groups, sessions, users
+from sso.store import clients, identities, named_groups, pictures, sessions, users
 from sso.store.users import DeclaredFields
 
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
@@ -248,6 +248,8 @@ def take_effect(
     changed = [(user, changes) for user, changes in changed if changes]
     edits = {user.id: changes["groups"] for user, changes in changed if "groups" in changes}
     for user, changes in changed:
+        if urls.picture_name(changes.get("claims", {}).get("before", {}).get("picture")):
+            pictures.remove_former(user.id, user.claims.get("picture"))
         if "email" in changes:
             sessions.forbid_enrolment(user.id)
             notifications.email_changed(user, changes["email"]["before"])

@@ -18,7 +18,7 @@ from sso.errors import OperatorError
 from sso.flow import group_ends, moments
 from sso.models import User
 from sso.models.users import has_ended
-from sso.services import accounts, ends, notifications, roles
+from sso.services import accounts, ends, notifications, pictures, roles
 from sso.services import changes as differences
 from sso.services.attributes import merged
 from sso.services.checks import Invalid
@@ -181,7 +181,9 @@ def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
 
 
 def _has_same_fields(row: DeclaredFields, declaration: Declaration) -> bool:
-    claims, groups, attributes = declaration.claims, declaration.groups, declaration.attributes
+    claims, groups, attributes = (
+        _declared_claims(declaration, row), declaration.groups, declaration.attributes
+    )  # fmt: skip
     return (
         row.email == declaration.email.strip().lower()
         and declaration.user_id in (None, row.id)
@@ -194,6 +196,14 @@ def _has_same_fields(row: DeclaredFields, declaration: Declaration) -> bool:
         and (attributes is None or merged({}, attributes) == row.attributes)
         and _is_same_end(declaration.ends_at, row.ends_at)
     )
+
+
+def _declared_claims(declaration: Declaration, row: DeclaredFields) -> Mapping[str, Any] | None:
+    """Return the declared claims; an uploaded picture stays unless they have another one."""
+    claims = declaration.claims
+    if claims is None or "picture" in claims or not pictures.is_uploaded(row.claims):
+        return claims
+    return {**claims, "picture": row.claims["picture"]}
 
 
 def _declared_groups(declaration: Declaration) -> list[str]:
@@ -270,7 +280,7 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
     if declaration.user_id not in (None, row.id):
         reason = f"this email address is that of another user, {row.id}"
         raise Invalid([reason])
-    before, claims = accounts.described(row), declaration.claims
+    before, claims = accounts.described(row), _declared_claims(declaration, row)
     attributes = declaration.attributes
     user = User(**row._asdict())
     if claims is not None:  # claims that the file lacks are removed

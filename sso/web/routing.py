@@ -10,6 +10,7 @@ The operator's own blocks of templates come before those that are built in.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 from flask import Blueprint, Flask, Request, abort, current_app, g, request
@@ -18,6 +19,7 @@ from flask_login import LoginManager
 from flask_wtf import CSRFProtect
 from flask_wtf.csrf import CSRFError
 from jinja2 import ChoiceLoader, DictLoader, PrefixLoader
+from werkzeug.formparser import FormDataParser
 from werkzeug.routing import BaseConverter
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
@@ -29,6 +31,7 @@ from sso.config.settings import Settings
 from sso.errors import SettingsError
 from sso.flow import permissions
 from sso.flow.permissions import Needs, Rights
+from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.web import forms
 
@@ -90,7 +93,16 @@ class Route:
 
 
 class RoutedRequest(Request):
-    """Flask's request, which finds its route once."""
+    """Flask's request, which finds its route once, and writes no upload to the disk."""
+
+    @property  # type: ignore[misc]  # nothing sets it
+    def max_content_length(self) -> int:  # type: ignore[override]  # for the same reason
+        return concurrency.max_body(self.path)
+
+    def make_form_data_parser(self) -> FormDataParser:
+        parser = super().make_form_data_parser()
+        parser.stream_factory = _in_memory
+        return parser
 
     @cached_property
     def route(self) -> Route | None:
@@ -98,6 +110,10 @@ class RoutedRequest(Request):
         if route := table.by_path.get(path):
             return route
         return next((route for begin, route in table.below if path.startswith(begin)), None)
+
+
+def _in_memory(*_: object, **_named: object) -> BytesIO:
+    return BytesIO()
 
 
 @dataclass

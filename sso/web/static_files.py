@@ -97,6 +97,21 @@ def _answer(asset: Asset) -> Response:
     return response
 
 
+def of_picture(data: bytes, name: str) -> Response:
+    """Return the response for the picture of a person, for a page of any application.
+
+    Only the browser may keep it, for an hour: it ends with the account.
+    """
+    response = Response(data, mimetype=images.JPEG)
+    response.headers["Content-Security-Policy"] = IMAGE_POLICY
+    response.headers["Content-Disposition"] = 'inline; filename="picture.jpg"'
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    response.headers["Cache-Control"] = "private, max-age=3600"
+    response.set_etag(name)
+    response.make_conditional(request)
+    return response
+
+
 def of_image(image: Image) -> Response:
     """Return the response for an image at a URL that changes with its content."""
     response = Response(image.data, mimetype=image.media_type)

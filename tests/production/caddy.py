@@ -14,7 +14,7 @@ from tests.support.servers import Machine
 HOST = "localhost"
 SHIPPED = ROOT / "deploy" / "Caddyfile"
 # A program as it is in PATH, and how it calls the buffering of request bodies: see the file.
-SPELLINGS = {"caddy": "", "caddy-newer": "request_buffers 512KiB"}
+SPELLINGS = {"caddy": "", "caddy-newer": "request_buffers 10MiB"}
 
 
 class Caddy(Machine):

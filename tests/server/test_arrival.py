@@ -7,7 +7,7 @@ from gunicorn.config import Config
 from gunicorn.http import get_parser
 from gunicorn.http.errors import NoMoreData
 
-from sso.process.concurrency import MAX_BODY
+from sso.process.concurrency import MAX_BODY, MAX_UPLOAD
 from sso.server.arrival import MOST_HEAD, TOO_LARGE_BODY, TOO_LARGE_HEAD, Arrival, Waiting
 from tests.support.each import each
 
@@ -105,6 +105,39 @@ def test_the_length_of_a_body_is_bounded(size: int) -> None:
     assert arrival.is_complete == (size > MAX_BODY)
     arrival.add(b"a")
     assert arrival.is_complete
+
+
+@pytest.mark.parametrize(
+    ("target", "most"),
+    [
+        ("/api/auth/account/picture", MAX_UPLOAD),
+        ("/account/picture?x=/", MAX_UPLOAD),
+        ("http://127.0.0.1:5000/api/auth/admin/person/picture?id=1", MAX_UPLOAD),
+        ("/api/auth/account/picture/", MAX_BODY),
+        ("/api/auth/account?x=/account/picture", MAX_BODY),
+        ("/account/picture#/account/pictures", MAX_BODY),
+        ("", MAX_BODY),
+    ],
+)
+def test_the_body_of_an_upload_may_be_longer(target: str, most: int) -> None:
+    head = f"POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+    arrival = Arrival(f"{head}{most}\r\n\r\n".encode())
+    assert not arrival.is_complete
+    arrival.add((most - 1) * b"a")
+    assert not arrival.is_complete
+    arrival.add(b"a")
+    assert arrival.is_complete
+    assert Arrival(f"{head}{most + 1}\r\n\r\n".encode()).is_complete
+
+
+def test_an_upload_is_taken_in_pieces_without_copying_the_rest() -> None:
+    arrival = Arrival(b"POST /account/picture HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n")
+    arrival.add(5_000_000 * b"a")
+    began, size = process_time(), 0
+    while data := arrival.take(8192):
+        size += len(data)
+    assert size > 5_000_000
+    assert process_time() - began < 0.2
 
 
 @pytest.mark.parametrize("chunk", [1000, MAX_BODY, 10 * MAX_BODY, 10**15])

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import requests
 
+from sso.process.concurrency import MAX_BODY, MAX_UPLOAD
 from tests.support.processes import SERVERS, Server, free_port, wait_for
 from tests.support.proofs import DPoP
 from tests.support.servers import children
@@ -116,6 +117,32 @@ def test_a_body_that_breaks_off_is_refused(server: Server) -> None:
              breaks_off=True)  # fmt: skip
     line = access_line(server, "broken-off")
     assert (line["status"], line["error"]) == (400, "invalid_request")  # and not what it asks for
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "status"),
+    [
+        ("account/picture", MAX_UPLOAD, 400),
+        ("account/picture", MAX_UPLOAD + 1, 413),
+        ("account", MAX_BODY + 1, 413),
+    ],
+)
+def test_uploads(server: Server, path: str, size: int, status: int) -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="picture"; filename="a"\r\n\r\n'
+    end = b"\r\n--x--\r\n"
+    with suppress(requests.ConnectionError):  # refused before all of it was sent
+        answer = requests.post(
+            f"{server.base_url}/{path}",
+            data=(head + b"&" * (size - len(head) - len(end)) + end),
+            headers={"Content-Type": "multipart/form-data; boundary=x"},
+            allow_redirects=False,
+            timeout=20,
+        )
+        assert answer.status_code == status
+        if status == 400:  # read whole: the form comes without a cookie
+            assert "cookie" in answer.text
+        return
+    assert status == 413
 
 
 def test_chunks(server: Server) -> None:

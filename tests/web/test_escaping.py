@@ -44,6 +44,7 @@ TARGETS = {
     "page_url": "made by url_for",
     "pages.next": "made by url_for",
     "pages.previous": "made by url_for",
+    "picture_url(user)": "our own, with a name that is checked",
     "place": "our own, before a path of ours (proxy_error.html)",
     "stop": "made by url_for",
     "support_url()": "of the settings: https or mailto",

@@ -22,6 +22,7 @@ from sso.endpoints.admin.forms import (
 )
 from sso.endpoints.admin.several import Several
 from sso.endpoints.attribute_form import displayed
+from sso.endpoints.forms import PictureForm
 from sso.flow import permissions, profile_claims
 from sso.flow.attributes import Party
 from sso.flow.decision import ENDS, NOTIFIED
@@ -29,7 +30,7 @@ from sso.flow.permissions import Permission
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import BrowserSession, Identity, User
-from sso.services import accounts, attributes, authentication, credentials, roles
+from sso.services import accounts, attributes, authentication, credentials, pictures, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Differences, ListEdit
@@ -215,6 +216,7 @@ PERSON = Resource(
         "imported": N_("The people were imported. Send invitations to those without a password."),
         "created": N_("The account was created."),
         "edited": N_("The changes were saved."),
+        "picture": N_("The picture was changed."),
         "several": N_("The changes were saved for the people that you chose."),
         **LINKED_ACCOUNT.done_texts,
     },
@@ -309,7 +311,13 @@ def person() -> Response:
         owned=named_groups.names_owned_by(user.id) if staff.may(Permission.GROUPS) else (),
         states=state_of(user),
         has_imported_password=passwords.is_foreign(user.password_hash),
-        claims=[(profile_claims.title_of(name), value) for name, value in user.claims.items()],
+        claims=[
+            (profile_claims.title_of(name), value)
+            for name, value in user.claims.items()
+            if not (name == "picture" and pictures.is_uploaded(user.claims))
+        ],
+        may_change_picture=PERSON.may_act(staff, user)
+        and not held.isdisjoint(permissions.CHANGE_PEOPLE),
         attributes=[
             (title, displayed(value)) for title, value in attributes.readable(user, party, by_name)
         ],
@@ -337,6 +345,20 @@ def person() -> Response:
         and SESSION.actions["end"].holds_for(staff, user.groups),
         tasks=_SESSIONS.labels,
     )
+
+
+def picture() -> Response:
+    """Replace or remove the picture of a user."""
+    staff, user, form = access.staff(), admin_page.person(), PictureForm()
+    if not PERSON.may_act(staff, user):
+        abort(404)
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            pictures.change(staff.actor, user.id, form.read(staff.user.email))
+            return PERSON.done("picture", user)
+    if refusal.is_refused:
+        user = admin_page.person()
+    return admin_page.form_page("admin/person_picture.html", "people", form, refusal, person=user)
 
 
 _SIMPLE = ("email", "name", "email_verified", "ends_at")

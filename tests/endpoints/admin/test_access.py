@@ -208,7 +208,8 @@ PEOPLE = {
     "Second factors", "Connected accounts", "Sessions", "Applications with access",
     "Recent activity", "This ends", "Dangerous actions", "Attributes of Dana", "Attributes",
     # The profile.
-    "Email", "ID", "Groups", "Password", "Created", *(claim.title for claim in CLAIMS.values()),
+    "Email", "ID", "Groups", "Password", "Created", "Last active",
+    *(claim.title for claim in CLAIMS.values()),
 }  # fmt: skip
 # Those of an event's details are names of its fields, in code.
 HEADINGS = re.compile(r"<(h1|h2|dt)\b[^>]*>(?!<code)(.*?)</\1>", re.DOTALL)
