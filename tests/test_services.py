@@ -20,7 +20,6 @@ from sqlalchemy import select
 import sso.services
 from sso import audit, clock, context, database
 from sso.config import images
-from sso.config.picture_files import Picture
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
@@ -100,7 +99,7 @@ from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")
 NEW = "another long password"
-PICTURE = Picture(b"a JPEG")
+PICTURE: Any = SimpleNamespace(data=b"a JPEG")
 HERE = Browser("192.0.2.1", "Firefox", is_known=False)
 BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})

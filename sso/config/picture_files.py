@@ -64,7 +64,7 @@ def read(data: bytes) -> Picture:
 def _converted(data: bytes, media_type: str) -> bytes:
     try:
         with Image.open(BytesIO(data), formats=[_FORMATS[media_type]]) as image:
-            images.check_size(*image.size, _MAX_SIDE, _MAX_PIXELS[media_type])
+            images.check_size(image.width, image.height, _MAX_SIDE, _MAX_PIXELS[media_type])
             # Decoded as JPEG can: at the smallest scale that has enough pixels.
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
             square = _square(image)
