@@ -343,6 +343,7 @@ ADDRESSES = {
     f"{BASE}/": {"GET"},
     f"{BASE}/language": {"GET", "POST"},
     f"{BASE}/sign-in": {"GET", "POST"},
+    f"{BASE}/sign-in/code": {"GET", "POST"},
     f"{BASE}/sign-in/passkey": {"GET", "POST"},
     f"{BASE}/sign-in/callback/<provider_id>": {"GET"},
     f"{BASE}/sign-in/connect": {"GET", "POST"},

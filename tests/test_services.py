@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask, current_app
+from sqlalchemy import delete, select
 from sqlalchemy import event as on
-from sqlalchemy import select
 
 import sso.services
 from sso import audit, clock, context, database
@@ -78,6 +78,7 @@ from sso.services import (
     revocation,
     second_factors,
     service_providers,
+    sign_in_codes,
     signing_keys,
     webhooks,
 )
@@ -581,6 +582,17 @@ CASES = [
     plain(second_factors.remember_link, "", user),
     plain(second_factors.make_emailed_code, "", user, of("session.id")),
     plain(second_factors.emailed_code_bond, "", user, of("session.id")),
+    plain(notifications.sign_in_code_asked, "sign_in_code", "dana@example.com", UUID(int=1)),
+    act(sign_in_codes.request, "sign_in_code_asked", "sign_in_code", "dana@example.com", None),
+    Case(sign_in_codes.address_of, lambda _, token: sign_in_codes.address_of(token),
+         "", "", lambda w: _sign_in_code(w)[0]),
+    plain(sign_in_codes.is_allowed_for, "", user),
+    Case(sign_in_codes.make, lambda w, token: sign_in_codes.make(token, w.user),
+         "", "", lambda w: _sign_in_code(w)[0]),
+    Case(sign_in_codes.redeem, lambda _, made: sign_in_codes.redeem(OLGA, *made),
+         "", "", lambda w: _sign_in_code(w)),
+    Case(sign_in_codes.redeem, lambda _, made: sign_in_codes.redeem(OLGA, made[0], "0"),
+         "sign_in_failed", "", lambda w: _sign_in_code(w)),
     plain(mail_links.make, "", "verify", "dana@example.com", user),
     plain(mail_links.make_secret, "", "verify", "dana@example.com", user, timedelta(hours=1)),
     plain(mail_links.lifetime, "", "invite"),
@@ -835,6 +847,13 @@ def _attribute() -> Attribute:
     with audit.dry_run():
         fields = {"name": "level", "type": "number", "writers": ["administrator", "person"]}
         return attributes.define(OLGA, fields)
+
+
+def _sign_in_code(world: World) -> tuple[UUID, str]:
+    token_id = sign_in_codes.request(audit.SYSTEM, world.user.email, None)
+    db.session.execute(delete(Mail))
+    world.user.email_verified = True
+    return token_id, sign_in_codes.make(token_id, world.user) or ""
 
 
 def _codes(world: World) -> list[str]:

@@ -18,7 +18,7 @@ class Family:
 _LISTED: Mapping[str, Family] = {
     "sign-in": Family(N_("Sign-in and sessions"), (
         Event.SIGNED_IN, Event.SIGN_IN_FAILED, Event.PASSWORD_ACCEPTED, Event.SECOND_FACTOR_FAILED,
-        Event.RECOVERY_CODE_USED, Event.STEPPED_UP, Event.SESSION_ENDED,
+        Event.RECOVERY_CODE_USED, Event.STEPPED_UP, Event.SESSION_ENDED, Event.SIGN_IN_CODE_ASKED,
     )),
     "agents": Family(N_("Agents"), (
         Event.AGENT_ADMITTED, Event.AGENT_CHANGED, Event.AGENT_REGISTERED,

@@ -57,6 +57,7 @@ TITLES: Mapping[Event, str] = {
     Event.IDENTITY_ACCEPTED: N_("Signed in at a provider, and the second factor was requested"),
     Event.STEPPED_UP: N_("Second factor used in a session"),
     Event.SIGN_UP_ASKED: N_("Requested an account"),
+    Event.SIGN_IN_CODE_ASKED: N_("Requested a sign-in code by email"),
     Event.RESET_ASKED: N_("Requested a link for a new password"),
     Event.USER_IMPORTED: N_("Account imported"),
     Event.USER_DELETED: N_("Account deleted"),

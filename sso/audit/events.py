@@ -126,6 +126,7 @@ class Event(StrEnum):
     SAML_REFUSED = "saml_refused", _ANYWAY
     SERVICE_TOKEN_ISSUED = "service_token_issued"
     SESSION_ENDED = "session_ended", _SENT
+    SIGN_IN_CODE_ASKED = "sign_in_code_asked"
     SIGN_UP_ASKED = "sign_up_asked"
     SIGNED_IN = "signed_in", _SENT
     SIGNED_UP = "signed_up", _SENT
@@ -228,6 +229,8 @@ class Event(StrEnum):
     SECOND_FACTOR_LIMITED = "second_factor_limited", _ANYWAY
     SERVICE_TOKEN_ISSUED_LIMITED = "service_token_issued_limited", _ANYWAY
     SERVICE_TOKENS_LIMITED = "service_tokens_limited", _ANYWAY
+    SIGN_IN_CODE_LIMITED = "sign_in_code_limited", _ANYWAY
+    SIGN_IN_CODE_REQUEST_LIMITED = "sign_in_code_request_limited", _ANYWAY
     SIGN_IN_LIMITED = "sign_in_limited", _ANYWAY
     SIGN_UP_LIMITED = "sign_up_limited", _ANYWAY
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY

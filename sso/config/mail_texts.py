@@ -100,6 +100,36 @@ TEXTS = {
         N_("Create the account"),
         WITH_SECRET,
     ),
+    "sign_in_code": Text(
+        N_("Your sign-in code for {service}"),
+        (
+            N_("Enter this code on the page that requested it, to sign in to {service}:"),
+            "{code}",
+            N_(
+                   "The code works once, for 10 minutes, and only in the browser that "
+                   "requested it. Do not share it: no one from {service} will ever ask you for "
+                   "it."
+               ),
+            _IGNORE,
+        ),
+        None,
+    ),
+    "no_sign_in_code": Text(
+        N_("How to sign in to {service}"),
+        (
+            N_(
+                "Someone, probably you, requested a code by email to sign in to your account at "
+                "{service}."
+            ),
+            N_(
+                "Your account is protected by more than a code. Sign in as usual: with your "
+                "password and second factor, with a passkey, or with the account of your "
+                "organization."
+            ),
+            _IGNORE,
+        ),
+        None,
+    ),
     "directory_password": Text(
         N_("How to sign in to {service}"),
         (

@@ -267,6 +267,7 @@ BLOCKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "base.html": (("logo", "announcement", "footer"), ()),
     "sign_in.html": (_TEXT, ("client_name", "reauthenticate")),
     "second_factor.html": (_TEXT, ()),
+    "sign_in_code.html": (_TEXT, ("client_name",)),
     "select_account.html": (_TEXT, ("client_name",)),
     "consent.html": (("heading", "help"), ("client_name",)),
     "device.html": (_TEXT, ()),
@@ -421,7 +422,8 @@ def _text_errors(kind: str, text: dict[str, Any]) -> Iterator[str]:
         if name != "paragraphs" and (len(value) > 200 or not value.isprintable()):
             yield f"{name}: give one line of at most 200 characters"
         yield from (f"{name}: {error}" for part in parts for error in _braces(kind, part))
-    if kind == "enrolment_code" and "{code}" not in str(text.get("paragraphs", "{code}")):
+    has_code = "{code}" in str(text.get("paragraphs", "{code}"))
+    if "code" in mail_texts.TEXTS[kind].placeholders and not has_code:
         yield "paragraphs: they lack {code}, without which the mail is of no use"
 
 

@@ -212,6 +212,12 @@ class Settings:
     sign_up: str = key(
         "who can sign up: off, open, or a list of email domains", checked_sign_up, "off"
     )
+    mail_codes: str = key(
+        "whether people can sign in with a code that is sent by email, instead of a password: on "
+        "or off",
+        one_of("on", "off"),
+        "off",
+    )
     account_deletion: str = key(
         "whether people can delete their own accounts: on or off", one_of("on", "off"), "off"
     )

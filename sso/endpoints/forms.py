@@ -210,6 +210,13 @@ class SignInForm(PageForm):
     upstream = _Text("")  # the button of a provider; WTForms would translate another label
 
 
+class SignInCodeForm(PageForm):
+    """The email address to which a sign-in code is mailed."""
+
+    email = _email_field(lazy_gettext("Email"), N_("Enter your email address."), _normalize_email)
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
+
+
 class ChangePasswordForm(PageForm):
     """A new password, and the old one as proof."""
 

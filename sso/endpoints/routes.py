@@ -172,6 +172,8 @@ ROUTES = (
     Route("/", "root_home", home, GET),
     Route("{base}/language", "language", language.language, has_csrf=False),
     Route("{base}/sign-in", "sign_in", sign_in.sign_in, guessing=limiting.SIGN_IN),
+    Route("{base}/sign-in/code", "sign_in_code", sign_in.sign_in_code,
+          guessing=limiting.SIGN_IN_CODE, flooding=limiting.SIGN_IN_CODE_REQUEST),
     Route("{base}/sign-in/passkey", "passkey_sign_in", sign_in.passkey_sign_in,
           guessing=limiting.PASSKEY),
     Route("{base}/sign-in/directory/<provider_id>", "directory_sign_in",

@@ -1,8 +1,11 @@
 """The sign-in page, a step of the dispatcher. Without a request, it leads to the account."""
 
 from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
 
-from flask import redirect, request, url_for
+import flask
+from flask import abort, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -12,14 +15,21 @@ from sso.config import email_addresses
 from sso.config.upstream.provider import Provider
 from sso.crypto import passwords
 from sso.endpoints import authorize, browser_session, mailed, page, second_factor, upstream
-from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
+from sso.endpoints.forms import (
+    DecisionForm,
+    EmailedCodeForm,
+    PasskeyForm,
+    SignInCodeForm,
+    SignInForm,
+)
 from sso.extensions import db
 from sso.flow import decision
+from sso.flow.request import AuthorizationRequest
 from sso.i18n import N_
 from sso.mfa import passkeys, policy
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
-from sso.services import agent_identity, authentication
+from sso.services import agent_identity, authentication, sign_in_codes
 from sso.store import identities, users
 from sso.store.sessions import CurrentSession
 from sso.web import routing
@@ -38,37 +48,79 @@ def sign_in() -> Response:
     if form.password.data is not None:
         # Under a flood of requests, refusing must be cheap.
         passwords.look_for_room(lambda: _known_account(form.email.data or ""))
+    step = _step()
+    if form.is_submitted() and (provider := _chosen_provider(form, step)):
+        return _start_upstream(provider, step, form.email.data, form.remember.data)
+    if step.pending and "another" not in request.args:
+        if step.is_over:
+            return authorize.resume(step.pending)  # signed in already, in another tab
+        if step.reason is decision.Why.SELECT and step.current:
+            return _select_account(step.validated, step.current, step.pending)
+    return _ask(form, step)
+
+
+class _Step(NamedTuple):
+    """A sign-in: the request that waits for it, the session before it, and why it is needed."""
+
+    pending: PendingRequest | None
+    validated: authorize.Validated | None
+    current: CurrentSession | None
+    reason: decision.Why | None
+
+    @property
+    def is_again(self) -> bool:
+        return self.reason is decision.Why.AGAIN
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request no longer waits for a sign-in."""
+        return self.pending is not None and self.reason is None and request.method == "GET"
+
+    @property
+    def parameters(self) -> AuthorizationRequest | None:
+        return self.validated.grant.request.asked if self.validated else None
+
+    def remembers(self, user: User, ticked: bool) -> bool:
+        """Return whether the new session outlives the browser's window."""
+        current = self.current
+        goes_on = self.is_again and current is not None and current.user.id == user.id
+        return current.session.remembered if goes_on and current else ticked
+
+
+def _step() -> _Step:
     pending = page.pending_request()
     validated, next_step = page.validate(pending) if pending else (None, None)
     current = browser_session.current_session()
-    parameters = validated.grant.request.asked if validated else None
     reason = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and current and reason is None:
         reason = decision.Why.AGAIN  # a page of the account requires a fresh sign-in
-    if form.is_submitted() and (provider := _chosen_provider(form, reason)):
-        return upstream.start(
-            provider,
-            pending,
-            remember=form.remember.data,
-            again=reason is decision.Why.AGAIN,
-            hint=form.email.data or (parameters.login_hint if parameters else None),
-            parameters=parameters,
-        )
-    if pending and reason is None and request.method == "GET" and "another" not in request.args:
-        return authorize.resume(pending)  # signed in already, in another tab
-    if reason is decision.Why.SELECT and current and "another" not in request.args and pending:
-        return _select_account(validated, current, pending)
-    return _ask(form, validated, current, pending, reason)
+    return _Step(pending, validated, current, reason)
 
 
-def _chosen_provider(form: SignInForm, reason: decision.Why | None) -> Provider | None:
-    """Return the provider of a button or of the email's domain; none if `local` is in the URL."""
-    providers = context.upstreams()
+def _start_upstream(provider: Provider, step: _Step, email: str | None, remember: bool) -> Response:
+    parameters = step.parameters
+    return upstream.start(
+        provider,
+        step.pending,
+        remember=remember,
+        again=step.is_again,
+        hint=email or (parameters.login_hint if parameters else None),
+        parameters=parameters,
+    )
+
+
+def _chosen_provider(form: SignInForm, step: _Step) -> Provider | None:
+    """Return the provider of a button or of the email's domain."""
     if form.upstream.data:
-        return providers.find(form.upstream.data)
-    if "local" in request.args or reason is decision.Why.AGAIN:
+        return context.upstreams().find(form.upstream.data)
+    return _provider_of(form.email.data or "", step)
+
+
+def _provider_of(email: str, step: _Step) -> Provider | None:
+    """Return the provider of an email's domain; none if `local` is in the URL."""
+    if "local" in request.args or step.is_again:
         return None
-    return providers.of_email(form.email.data or "")
+    return context.upstreams().of_email(email)
 
 
 def _providers(current: CurrentSession | None, again: bool) -> list[Provider]:
@@ -79,24 +131,18 @@ def _providers(current: CurrentSession | None, again: bool) -> list[Provider]:
     return [provider for provider in context.upstreams() if provider.id in linked]
 
 
-def _ask(
-    form: SignInForm,
-    validated: authorize.Validated | None,
-    current: CurrentSession | None,
-    pending: PendingRequest | None,
-    reason: decision.Why | None,
-) -> Response:
+def _ask(form: SignInForm, step: _Step) -> Response:
     error, wait = None, 0
-    again = reason is decision.Why.AGAIN
+    pending, validated, current, reason = step
+    again = step.is_again
     if request.method == "POST":
         if form.validate():
             email = form.email.data or ""
             attempt, wait = page.try_once(email)
             user = None if wait else _authenticate(attempt, email, form.password.data or "")
             if user:
-                goes_on = again and current is not None and current.user.id == user.id
-                remember = current.session.remembered if goes_on and current else form.remember.data
-                return second_factor.after_password(user, bool(remember), pending)
+                remember = step.remembers(user, bool(form.remember.data))
+                return second_factor.after_password(user, remember, pending)
             error = limiting.waiting_time(wait) if wait else gettext(WRONG)
     else:
         hint = validated.grant.request.asked.login_hint if validated else None
@@ -116,9 +162,9 @@ def _ask(
         passkey=passkeys.ask_to_sign_in() if by_passkey else None,
         form=form,
         error=error,
-        client_name=agent_identity.title_of(validated.client) if validated else None,
-        client_logo=page.logo_of(validated.client if validated else None),
+        **_client_of(validated),
         reauthenticate=again,
+        by_code=_may_use_code(step),
         notice=notice,
         waiting=waiting,
         providers=_providers(current, again),
@@ -127,6 +173,15 @@ def _ask(
         can_sign_up=not again
         and (context.settings().sign_up != "off" or (waiting is not None and waiting[0].sign_up)),
     )
+
+
+def _client_of(validated: authorize.Validated | None) -> dict[str, Any]:
+    """Return the name and the logo of the application, for the page."""
+    client = validated.client if validated else None
+    return {
+        "client_name": agent_identity.title_of(client) if client else None,
+        "client_logo": page.logo_of(client),
+    }
 
 
 def _select_account(
@@ -141,8 +196,7 @@ def _select_account(
     return page.render(
         "select_account.html",
         form=form,
-        client_name=agent_identity.title_of(validated.client) if validated else None,
-        client_logo=page.logo_of(validated.client if validated else None),
+        **_client_of(validated),
         user=current.user,
     )
 
@@ -187,3 +241,110 @@ def passkey_sign_in() -> Response:
         audit.event(Event.SIGN_IN_FAILED, method="passkey")
         attempt.failed()
     return page.to_step("pages.sign_in", problem="passkey")
+
+
+_CODE = "sign_in_code"  # in the browser's cookie: the token, and whether to stay signed in
+WRONG_CODE = N_(
+    "The code is wrong or has expired, or it was requested in another browser. After a few "
+    "attempts you need a new one."
+)
+
+
+def sign_in_code() -> Response:
+    """Sign in with a mailed code: ask for the email address, then for the code.
+
+    The page is the same for all addresses. The code counts only in the browser that requested it.
+    """
+    step = _step()
+    if context.settings().mail_codes != "on":
+        abort(404)
+    if step.pending and step.is_over and "another" not in request.args:
+        return authorize.resume(step.pending)
+    if not _may_use_code(step):
+        return page.to_step("pages.sign_in")
+    request_form, form = SignInCodeForm(), EmailedCodeForm()
+    token_id, remember = _kept_code()
+    email = sign_in_codes.address_of(token_id) if token_id else None
+    if request_form.email.data is not None:
+        return _request_code(request_form, step)
+    if token_id is None or email is None or "change" in request.args:
+        return _code_page(request_form, step)
+    if form.validate_on_submit():
+        if form.action.data == "send":
+            return _send_code(email, remember)
+        return _take_code(form, step, token_id, email, remember)
+    return _code_page(form, step, email)
+
+
+def _may_use_code(step: _Step) -> bool:
+    """Return whether a code is enough: it is one factor."""
+    if context.settings().mail_codes != "on":
+        return False
+    validated, parameters = step.validated, step.parameters
+    if validated is None or parameters is None:
+        return True
+    policy_there = validated.client.policy_at(parameters.redirect_uri)
+    return not decision.demands_two_factors(parameters, policy_there)
+
+
+def _kept_code() -> tuple[UUID | None, bool]:
+    """Return the token that this browser requested, and whether to stay signed in."""
+    token_id, remember = flask.session.get(_CODE, (None, False))
+    return UUID(token_id) if token_id else None, bool(remember)
+
+
+def _request_code(form: SignInCodeForm, step: _Step) -> Response:
+    if not form.validate():
+        return _code_page(form, step)
+    email = form.email.data or ""
+    if provider := _provider_of(email, step):
+        return _start_upstream(provider, step, email, bool(form.remember.data))
+    return _send_code(email, bool(form.remember.data))
+
+
+def _send_code(email: str, remember: bool) -> Response:
+    routing.spend(email)
+    token_id = sign_in_codes.request(audit.USER, email, _kept_code()[0])
+    db.session.commit()
+    flask.session[_CODE] = [str(token_id), remember]
+    return page.to_step("pages.sign_in_code")
+
+
+def _take_code(
+    form: EmailedCodeForm, step: _Step, token_id: UUID, email: str, remember: bool
+) -> Response:
+    attempt, wait = page.try_once(email)
+    if wait:
+        return _code_page(form, step, email, limiting.waiting_time(wait), wait)
+    user = sign_in_codes.redeem(audit.USER, token_id, form.code.data)
+    if user is None:
+        db.session.commit()  # the try counts
+        attempt.failed()
+        return _code_page(form, step, email, gettext(WRONG_CODE))
+    attempt.passed()
+    session = browser_session.begin(user, policy.EMAILED_CODE, step.remembers(user, remember))
+    signed_in_at = session.auth_time
+    db.session.commit()
+    return page.after_sign_in(step.pending, signed_in_at)
+
+
+def _code_page(
+    form: SignInCodeForm | EmailedCodeForm,
+    step: _Step,
+    email: str | None = None,
+    error: str | None = None,
+    wait: int = 0,
+) -> Response:
+    if isinstance(form, SignInCodeForm) and not form.is_submitted():
+        parameters, current = step.parameters, step.current
+        hint = parameters.login_hint if parameters else None
+        form.email.data = current.user.email if step.is_again and current else hint
+    return page.render(
+        "sign_in_code.html",
+        wait=wait,
+        form=form,
+        email=email,
+        error=error,
+        reauthenticate=step.is_again,
+        **_client_of(step.validated),
+    )

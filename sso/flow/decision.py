@@ -260,7 +260,7 @@ def _second_factor(facts: Facts) -> Step | None:
     request, session = facts.request, facts.session
     if session.acr == TWO_FACTORS:
         return None
-    if facts.policy.require_mfa or request.needs_two_factors:
+    if demands_two_factors(request, facts.policy):
         return SecondFactor(enrol=not session.has_factor)
     # OIDC Core §5.5.1.1: a voluntary acr is tried for, and never an error.
     tried = request.prefers_two_factors and session.has_factor and "none" not in request.prompt
@@ -365,9 +365,14 @@ def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:
     }
 
 
+def demands_two_factors(request: AuthorizationRequest, policy: Policy) -> bool:
+    """Return whether one factor is not enough."""
+    return policy.require_mfa or request.needs_two_factors
+
+
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
     """Return whether `Session.has_factor` can matter."""
-    return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
+    return demands_two_factors(request, policy) or request.prefers_two_factors
 
 
 def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:

@@ -265,7 +265,8 @@ SERVICES: Mapping[str, Needs] = {
          "second_factors.allow_enrolment", "second_factors.record_recovery_code",
          "second_factors.remove_passkey", "second_factors.remove_totp",
          "second_factors.rename_passkey", "second_factors.renew_recovery_codes",
-         "second_factors.request_emailed_code"),
+         "second_factors.request_emailed_code", "sign_in_codes.redeem",
+         "sign_in_codes.request"),
         NONE,
     ),
 }  # fmt: skip

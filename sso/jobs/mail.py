@@ -21,10 +21,11 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import colors, email_addresses, smtp
 from sso.config.mail_texts import TEXTS, WITH_SECRET, Text
+from sso.crypto import mail_codes
 from sso.extensions import db
 from sso.i18n import languages, times
 from sso.models import Mail, User
-from sso.services import identities, mail_links, notifications, second_factors
+from sso.services import identities, mail_links, notifications, second_factors, sign_in_codes
 from sso.store import mail_tokens, users
 from sso.store import outbox as outboxes
 
@@ -58,6 +59,10 @@ def write(mail: Mail) -> Written | None:
     token, link, until, code = None, None, None, ""
     if kind == "enrolment_code" and user:
         token, code = second_factors.make_emailed_code(user, UUID(mail.details["session"]))
+    if kind == "sign_in_code" and user:
+        code = sign_in_codes.make(UUID(mail.details["token"]), user) or ""
+        if not code:
+            return None
     page = TEXTS[kind].page
     if page is WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
@@ -85,6 +90,10 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
         return "directory_password" if identities.directory_of(owner) else "reset", owner
     if mail.kind == "sign_up":
         return ("known_address", owner) if owner else ("sign_up", None)
+    if mail.kind == "sign_in_code":
+        if owner is None or owner.is_disabled:
+            return None
+        return "sign_in_code" if sign_in_codes.is_allowed_for(owner) else "no_sign_in_code", owner
     if mail.kind == "account_deleted":
         return mail.kind, None
     user = users.find(mail.user_id) if mail.user_id else None
@@ -125,7 +134,7 @@ def _render(
         "service": settings.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
         "new_address": mail.details.get("new_address", ""),
-        "code": f"{code[:4]}-{code[4:]}",
+        "code": mail_codes.shown(code),
         "left": mail.details.get("left", ""),
         "factor": gettext(factor) if factor == notifications.APP_NAME else _line(factor),
         "provider": _line(mail.details.get("provider") or (directory.name if directory else "")),

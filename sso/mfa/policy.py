@@ -103,7 +103,7 @@ def _within(moment: datetime | None, span: timedelta) -> bool:
     return moment is not None and clock.now() - moment < span
 
 
-OTP = "otp"  # authenticator apps and recovery codes: one-time passwords both
+OTP = "otp"  # authenticator apps, recovery codes, emailed codes: one-time passwords all
 _ORDER = ("pwd", "fed", "otp", "hwk", "swk", "user", "mfa")
 
 
@@ -115,6 +115,7 @@ class Proof(NamedTuple):
 
 
 PASSWORD = Proof("pwd", ONE_FACTOR)
+EMAILED_CODE = Proof(OTP, ONE_FACTOR)
 
 
 def passkey_methods(is_synced: bool) -> str:

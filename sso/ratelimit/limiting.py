@@ -110,6 +110,14 @@ SECOND_FACTOR = Guessing(
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Eight digits; each session that a stolen password begins has a code of its own.
 EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
+# Eight digits; each browser that asks has a code of its own, with five tries.
+SIGN_IN_CODE = Guessing(
+    "sign_in_code",
+    pair=Pauses(free=10, longest=900),
+    account=Pauses(free=30, longest=300),
+    ip_address=_OFFICE,
+    device_cookie=Pauses(free=20, longest=900),
+)
 # Nothing to guess, but each failure is a row in the audit trail.
 PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
 # Of a device, eight letters. A right one proves nothing of its sender, so it resets no count.
@@ -123,6 +131,8 @@ API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")  # cannot be guesse
 
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)
+# A thousand people behind one IP address sign in in the morning.
+SIGN_IN_CODE_REQUEST = Flooding("sign_in_code_request", account=None, ip_address=1000)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
 TEST_WEBHOOK = Flooding("test_webhook", account=60, ip_address=300)  # by administrators
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators

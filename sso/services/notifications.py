@@ -64,6 +64,11 @@ def sign_up_asked(email: str) -> None:
     _enqueue("sign_up", email)
 
 
+def sign_in_code_asked(email: str, token_id: UUID) -> None:
+    """Send the code of a token, or a notice if the account of this address cannot use one."""
+    _enqueue("sign_in_code", email, token=str(token_id))
+
+
 def email_change_asked(user: User, email: str) -> None:
     """Ask the new address for confirmation, and warn the old one."""
     # If the password changes before the mail is sent, the link must not survive it.

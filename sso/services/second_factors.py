@@ -6,8 +6,6 @@ the session that requested it, until the password or the email address changes. 
 are few, the code is stored as a keyed digest, and tries are limited.
 """
 
-import secrets
-import unicodedata
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -17,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, context, database
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.crypto import mail_codes
 from sso.crypto import secrets as crypto_secrets
 from sso.i18n import N_
 from sso.mfa import passkey_names, passkeys, policy, totp
@@ -186,10 +185,7 @@ def _new_codes(user: User) -> list[str]:
     return codes
 
 
-EMAILED_CODE_LIFETIME = timedelta(minutes=10)
 LINK_COUNTS_FOR = timedelta(minutes=10)  # to sign in and begin to add the first factor
-EMAILED_CODE_DIGITS = 8
-EMAILED_CODE_TRIES = 5
 _PURPOSE = "enrolment_code"
 
 
@@ -197,17 +193,16 @@ def make_emailed_code(user: User, session_id: UUID) -> tuple[MailToken, str]:
     """Create a code for one session, and invalidate its previous code."""
     bound_to, now = emailed_code_bond(user, session_id), clock.now()
     mail_tokens.end(user.id, _PURPOSE, bound_to)
-    code = f"{secrets.randbelow(10**EMAILED_CODE_DIGITS):0{EMAILED_CODE_DIGITS}}"
-    token_id = uuid4()
+    code, token_id = mail_codes.draw(), uuid4()
     token = MailToken(
         id=token_id,
-        digest=_digest(token_id, bound_to, code),
+        digest=mail_codes.digest(_key(), token_id, bound_to, code),
         purpose=_PURPOSE,
         user_id=user.id,
         address=user.email,
         bound_to=bound_to,
         created_at=now,
-        expires_at=now + EMAILED_CODE_LIFETIME,
+        expires_at=now + mail_codes.LIFETIME,
     )
     mail_tokens.add(token)
     return token, code
@@ -279,14 +274,8 @@ def accept_emailed_code(actor: Actor, user: User, session_id: UUID, code: str) -
 
 def _use(user: User, session_id: UUID, code: str) -> bool:
     bound_to = emailed_code_bond(user, session_id)
-    token = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, EMAILED_CODE_TRIES)
-    # Spaces and dashes are ignored; an Arabic keyboard has digits of its own.
-    typed = "".join(
-        str(unicodedata.decimal(character)) for character in code[:40] if character.isdecimal()
-    )
-    if token is None or not crypto_secrets.is_equal(
-        token.digest, _digest(token.id, bound_to, typed)
-    ):
+    token = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, mail_codes.TRIES)
+    if token is None or not mail_codes.matches(_key(), token.id, bound_to, code, token.digest):
         return False
     return mail_tokens.use(token)
 
@@ -296,7 +285,5 @@ def emailed_code_bond(user: User, session_id: UUID) -> str:
     return crypto_secrets.digest(f"{mail_links.bond(user)} {session_id}")
 
 
-def _digest(token_id: UUID, bound_to: str, code: str) -> str:
-    # Keyed: there are few codes, and a reader of the database could try them all.
-    key = crypto_secrets.derive_key(context.settings().secret_key, "emailed code")
-    return crypto_secrets.derive_secret("hmac-sha256:", f"{token_id} {bound_to} {code}", key)
+def _key() -> str:
+    return context.settings().secret_key

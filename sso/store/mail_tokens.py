@@ -1,6 +1,7 @@
 """Statements about the secrets in the links of mails."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
@@ -72,16 +73,23 @@ def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
 def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToken | None:
     """Count a try of the live token with this binding, and return the token; `None` if no live
     token has tries left.
-
-    One statement counts and reads: guesses at the same instant wait for each other.
     """
+    return _spend_try(purpose, most, MailToken.user_id == user_id, MailToken.bound_to == bound_to)
+
+
+def spend_try_of(token_id: UUID, purpose: str, most: int) -> MailToken | None:
+    """Do as `spend_try`, for the token with this id."""
+    return _spend_try(purpose, most, MailToken.id == token_id)
+
+
+def _spend_try(purpose: str, most: int, *which: ColumnElement[bool]) -> MailToken | None:
+    """One statement counts and reads: guesses at the same instant wait for each other."""
     tokens = update_returning(
         MailToken,
         update(MailToken)
         .where(
-            MailToken.user_id == user_id,
+            *which,
             MailToken.purpose == purpose,
-            MailToken.bound_to == bound_to,
             MailToken.used_at.is_(None),
             MailToken.expires_at > clock.now(),
             MailToken.failures < most,
@@ -89,6 +97,38 @@ def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToke
         .values(failures=MailToken.failures + 1),
     )
     return tokens[0] if tokens else None
+
+
+def find(token_id: UUID, purpose: str) -> MailToken | None:
+    """Return a token, live or not."""
+    return db.session.scalar(
+        select(MailToken).where(MailToken.id == token_id, MailToken.purpose == purpose)
+    )
+
+
+def end_one(token_id: UUID, purpose: str) -> None:
+    """End a token, unless it was used."""
+    write(
+        update(MailToken)
+        .where(MailToken.id == token_id, MailToken.purpose == purpose, MailToken.used_at.is_(None))
+        .values(used_at=clock.now())
+    )
+
+
+def set_code(
+    token_id: UUID, purpose: str, *, digest: str, user: User, bound_to: str, expires_at: datetime
+) -> bool:
+    """Give a live token the code that is mailed to a user; return False if it has ended."""
+    return write_one(
+        update(MailToken)
+        .where(
+            MailToken.id == token_id,
+            MailToken.purpose == purpose,
+            MailToken.used_at.is_(None),
+            MailToken.expires_at > clock.now(),
+        )
+        .values(digest=digest, user_id=user.id, bound_to=bound_to, expires_at=expires_at)
+    )
 
 
 def remove(token_id: UUID) -> None:

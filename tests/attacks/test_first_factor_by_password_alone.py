@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 
 from sso import audit
 from sso import clock as sso_clock
+from sso.crypto import mail_codes
 from sso.endpoints import browser_session
 from sso.extensions import db
 from sso.mfa import policy
@@ -335,19 +336,19 @@ def test_an_operators_change_of_the_address_settles_at_once(
 def test_codes_guessed_in_one_session(app: Flask, thief: Browser, mailbox: Mailbox) -> None:
     """Five tries of a code, whatever counts rates (each process may count for itself)."""
     code = ask_for_code(thief, mailbox)
-    for _ in range(second_factors.EMAILED_CODE_TRIES):
+    for _ in range(mail_codes.TRIES):
         type_in(thief, "00000000")
         app.extensions["sso.limits"]._local.counters.clear()
     assert 'role="alert"' in type_in(thief, code).html
     assert allowed(app) == 0
     told = events(app, "enrolment_code_failed")
-    assert len(told) == second_factors.EMAILED_CODE_TRIES + 1
+    assert len(told) == mail_codes.TRIES + 1
     assert code not in str(told)
 
 
 def test_the_last_try_counts(app: Flask, thief: Browser, mailbox: Mailbox) -> None:
     code = ask_for_code(thief, mailbox)
-    for _ in range(second_factors.EMAILED_CODE_TRIES - 1):
+    for _ in range(mail_codes.TRIES - 1):
         type_in(thief, "00000000")
     assert type_in(thief, code).path.endswith("/account/factors")
 
@@ -371,7 +372,7 @@ def test_codes_guessed_at_the_same_instant(app: Flask, thief: Browser, mailbox: 
 
     assert not any(at_once(10, guess))
     with app.app_context():
-        assert db.session.scalar(select(MailToken.failures)) == second_factors.EMAILED_CODE_TRIES
+        assert db.session.scalar(select(MailToken.failures)) == mail_codes.TRIES
 
 
 def test_codes_guessed_in_many_sessions(

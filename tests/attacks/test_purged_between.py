@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from sso import audit
 from sso.config.upstream.file import Upstreams
 from sso.extensions import db
 from sso.jobs import upkeep
 from sso.models import User
 from sso.process import http_call
 from sso.ratelimit.storage import LimitStorage
-from sso.services import mail_links
+from sso.services import mail_links, sign_in_codes
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client
@@ -148,6 +149,23 @@ def reset_link(world: World) -> Use:
     return use
 
 
+def sign_in_code(world: World) -> Use:
+    with world.app.app_context():
+        user = db.session.get_one(User, world.user.id)
+        token_id = sign_in_codes.request(audit.USER, user.email, None)
+        code = sign_in_codes.make(token_id, user)
+        assert code
+        db.session.commit()
+
+    def use() -> bool:
+        with world.app.app_context():
+            user = sign_in_codes.redeem(audit.USER, token_id, code)
+            db.session.commit()
+            return user is not None
+
+    return use
+
+
 def one_time_code(world: World) -> Use:
     setting_up = Browser(world.app)
     setting_up.sign_in()
@@ -179,6 +197,7 @@ CASES: dict[Callable[[World], Use], int] = {
     refresh_token: 86400,
     pushed_request: 60,
     reset_link: 3600,
+    sign_in_code: 600,
     one_time_code: 30,
 }
 

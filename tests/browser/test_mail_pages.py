@@ -32,6 +32,7 @@ def served(make_app: Callable[..., Flask], _mail_server: MailServer) -> Iterator
         SSO_BASE_URL=f"http://127.0.0.1:{port}/api/auth",
         SSO_SMTP_URL=_mail_server.url,
         SSO_SIGN_UP="open",
+        SSO_MAIL_CODES="on",
     )
     server = make_server("127.0.0.1", port, torn(app), threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -92,6 +93,20 @@ def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
     send(page, new_password=NEW)
     assert page.locator("#email").input_value() == "nia@elsewhere.example"
     send(page, password=NEW)
+    assert page.url.endswith("/account")
+
+
+def test_a_sign_in_by_code(page: Page, served: Mailbox) -> None:
+    """By the button on the sign-in page, with the address typed before; a wrong code first."""
+    user = make_user(served.app)
+    base = served.app.extensions["sso.settings"].base_url
+    page.goto(f"{base}/sign-in")
+    page.locator("#email").fill(user.email)
+    press(page.locator("button[formaction]"))
+    (mail,) = [mail for mail in served.read() if CODE.search(text_of(mail))]
+    send(page, code="0000 0000")
+    assert page.locator("#problem").is_visible()
+    send(page, code=CODE.findall(text_of(mail))[0])
     assert page.url.endswith("/account")
 
 
