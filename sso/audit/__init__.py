@@ -30,13 +30,13 @@ from sso import clock
 from sso.audit.events import Event, limited
 from sso.errors import NotAllowed
 from sso.flow.permissions import (
-    LIMITED,
     LIMITED_SERVICES,
     NONE,
     SERVICES,
     Needs,
     Permission,
     Rights,
+    lacking,
 )
 from sso.observability import counters
 from sso.observability.redaction import redact
@@ -198,7 +198,7 @@ def acting(
             if actor.permissions.isdisjoint(needs or ()) and actor.limits.keys().isdisjoint(
                 limited
             ):
-                raise NotAllowed(LIMITED)
+                raise NotAllowed(lacking(needs or ()))
             actor = replace(actor, needs=needs or NONE)
         with acting_as(actor):
             return function(actor, *args, **kwargs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from sso.i18n import N_
+from sso.i18n.message import Message
 
 
 class Permission(StrEnum):
@@ -201,7 +201,14 @@ SERVER: Needs = (Permission.SERVER,)
 # For everybody's own account, by jobs, or as a part of other services that have asked.
 NONE: Needs = ()
 
-LIMITED = N_("Only administrators can do this.")
+
+def lacking(needs: Iterable[Permission]) -> Message:
+    """Return the refusal of those who have none of these permissions."""
+    names = ", ".join(needs)
+    if "," in names:
+        return Message("For this you need one of these permissions: %(names)s", names=names)
+    return Message("For this you need the permission %(name)s.", name=names)
+
 
 # The services that change something: module and function.
 SERVICES: Mapping[str, Needs] = {

@@ -51,8 +51,9 @@ class User(Base):
     # memberships, which triggers maintain (SQLite, migration 0022).
     stored_groups: Mapped[list[str]] = mapped_column("groups", JSON, default=list)
     # The ends of memberships by group (`sso.flow.group_ends`), and those that the person was told
-    # of; NULL if none has an end. From an end on, `groups` lacks the group, before the worker
-    # removes it. `groups_due_at` is when the worker has to look at them.
+    # of or that have passed (`ended_groups`); NULL if none has an end. From an end on, `groups`
+    # lacks the group, before the worker removes it. `groups_due_at` is when the worker has to look
+    # at them.
     group_ends: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
     group_ends_told: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
     groups_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -90,10 +91,25 @@ class User(Base):
 
     @groups.inplace.setter
     def _set_groups(self, names: list[str]) -> None:
-        """Replace the groups. The ends of memberships that remain stay."""
+        """Replace the groups. The ends of memberships that remain stay.
+
+        Those of memberships that have ended stay, too, as told: see `ended_groups`.
+        """
+        ends, now = self.group_ends or {}, moments.text_of(clock.now())
+        ended = {name: end for name, end in ends.items() if name not in names and end <= now}
         self.stored_groups = names
-        if ends := self.group_ends:
+        if ends or self.group_ends_told:
+            self.group_ends_told = {**(self.group_ends_told or {}), **ended}
             self.set_group_ends({name: end for name, end in ends.items() if name in names})
+
+    @property
+    def ended_groups(self) -> set[str]:
+        """The groups in which the membership has ended, by an end that holds: nobody has added the
+        user again.
+        """
+        ends, now = {**(self.group_ends_told or {}), **(self.group_ends or {})}, clock.now()
+        text = moments.text_of(now)
+        return {name for name, end in ends.items() if end <= text and name not in self.groups}
 
     @groups.inplace.expression
     @classmethod
@@ -108,8 +124,9 @@ class User(Base):
 
     def set_group_ends(self, ends: Mapping[str, str]) -> None:
         """Replace the ends of memberships. What the person was told of is not told again."""
+        now, groups = moments.text_of(clock.now()), self.stored_groups or ()
         told = {name: end for name, end in (self.group_ends_told or {}).items()
-                if ends.get(name) == end}  # fmt: skip
+                if ends.get(name) == end or (name not in groups and end <= now)}  # fmt: skip
         self.group_ends, self.group_ends_told = dict(ends) or None, told or None
         self.groups_due_at = group_ends.next_due(ends, told)
 

@@ -246,6 +246,14 @@ def _moved(
     return {name: end for name, end in moved.items() if name in groups}
 
 
+def _told(member: Member, groups: Collection[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the ends that a member was told of, and those that hold (`User.ended_groups`)."""
+    told, ends = member.group_ends_told or {}, member.group_ends or {}
+    ended = {name: end for name, end in told.items() if name not in {*member.groups, *groups}}
+    current = {name: end for name, end in told.items() if ends.get(name) == end}
+    return ended | _moved(current, groups, names)
+
+
 def _replace(
     actor: Actor,
     members: Iterable[Member],
@@ -269,7 +277,7 @@ def _replace(
             member.id: NewGroups(
                 after,
                 _moved(member.group_ends, after, names or {}),
-                _moved(member.group_ends_told, after, names or {}),
+                _told(member, after, names or {}),
             )
             for member, after in edited
         }

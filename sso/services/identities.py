@@ -76,7 +76,8 @@ def _memberships(
     }
     had = set(user.groups)
     removed = (set(provider.groups.values()) - members) & had
-    added = sorted(members - had)
+    # An end that an operator has set holds until an operator adds the user again.
+    added = sorted(members - had - user.ended_groups)
     room = max(0, checks.MAX_GROUPS - len(had - removed))
     if added[room:]:
         logger.warning("user %s is in too many groups to come into another", user.id)

@@ -7,7 +7,7 @@ from sso import audit, context
 from sso.audit import Actor
 from sso.errors import NotAllowed
 from sso.flow import permissions
-from sso.flow.permissions import LIMITED, PEOPLE, Permission, Rights
+from sso.flow.permissions import PEOPLE, Permission, Rights, lacking
 from sso.i18n import N_
 from sso.models import User
 from sso.process.program import COMMAND
@@ -86,7 +86,7 @@ def groups_with_permissions() -> set[str]:
 def require(actor: Actor, permission: Permission) -> None:
     """Raise `NotAllowed` if the actor lacks a permission, for a part of what a service does."""
     if not actor.may(permission):
-        raise NotAllowed(LIMITED)
+        raise NotAllowed(lacking([permission]))
 
 
 def require_reach(actor: Actor, user: User) -> None:
@@ -140,7 +140,7 @@ def require_may_create(actor: Actor, groups: Collection[str]) -> None:
         return
     if groups or actor.rights.permissions.isdisjoint(actor.needs):
         if Permission.WRITE_PEOPLE not in actor.limits:
-            raise NotAllowed(LIMITED)
+            raise NotAllowed(lacking([Permission.WRITE_PEOPLE]))
         if not groups:
             raise NotAllowed(_OUTSIDE)
         _require_within(actor, Permission.WRITE_PEOPLE, groups)

@@ -214,6 +214,9 @@ def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFie
         row._replace(
             groups=(present := group_ends.present(row.groups, row.group_ends, now)),
             group_ends={name: end for name, end in row.group_ends.items() if name in present},
+            # Those that have passed hold (`User.ended_groups`).
+            group_ends_told=(row.group_ends_told or {})
+            | {name: end for name, end in row.group_ends.items() if name not in present},
         )
         if row.group_ends
         else row

@@ -13,7 +13,7 @@ from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow import group_ends, moments
 from sso.models import User
-from sso.services import accounts, api_tokens, group_editing
+from sso.services import accounts, api_tokens, declared_accounts, group_editing, identities
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import groups as memberships
@@ -27,9 +27,11 @@ from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.mailbox import Mailbox, text_of
 from tests.support.proxied import Proxied, make_proxied
+from tests.test_services import CORP, ERIN_THERE
 
 OLGA = audit.Actor("olga")
 SCOPE = "openid groups offline_access"
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -242,3 +244,78 @@ def test_without_an_end_nothing_is_compared() -> None:
     groups = ["staff"]
     assert group_ends.present(groups, None, datetime.max) == groups
     assert group_ends.next_due({}, {}) is None
+
+
+def signs_in_at_provider(app: Flask, user: User) -> list[str]:
+    """The provider names the group `staff`; return the groups afterwards."""
+    with app.app_context():
+        current = users.find(user.id)
+        assert current
+        identities.take_over_profile(audit.USER, CORP, current, ERIN_THERE)
+        db.session.commit()
+        db.session.refresh(current)
+        return current.groups
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize(("seconds", "is_in"), [(-1, True), (0, False), (1, False)])
+def test_a_provider_does_not_give_it_back(
+    app: Flask, clock: Clock, end: datetime, seconds: int, is_in: bool, is_told: bool,
+    is_settled: bool,
+) -> None:  # fmt: skip
+    """Whether or not the worker has told of the end and removed the membership."""
+    user = make_user(app, groups=["staff", "club"])
+    set_end(app, user, end)
+    if is_told:
+        clock.time = end - timedelta(days=1)
+        work(app)
+    clock.time = end + timedelta(seconds=seconds)
+    if is_settled:
+        work(app)
+    assert ("staff" in signs_in_at_provider(app, user)) is is_in
+    # Other changes of groups, by each way, do not forget it.
+    with app.app_context():
+        group_editing.change(OLGA, group_id("club"), removed=[user.id])
+        group_editing.change(OLGA, group_editing.create(OLGA, "choir").id, added=[user.id])
+        accounts.update(OLGA, user.id, memberships=ListEdit(added=("band",)))
+        accounts.update(OLGA, user.id, group_ends={"band": moments.text_of(end + 40 * DAY)})
+        db.session.commit()
+    clock.time = end + timedelta(days=2)
+    if is_settled:
+        work(app)
+    groups = signs_in_at_provider(app, user)
+    assert groups == ["choir", "band"]
+
+
+@pytest.mark.parametrize("way", ["group", "user"])
+def test_whom_an_operator_adds_again_the_provider_manages_again(
+    app: Flask, clock: Clock, end: datetime, way: str
+) -> None:
+    user = make_user(app, groups=["staff"])
+    set_end(app, user, end)
+    clock.time = end + timedelta(seconds=1)
+    work(app)
+    assert signs_in_at_provider(app, user) == []
+    with app.app_context():
+        if way == "group":
+            group_editing.change(OLGA, group_id("staff"), added=[user.id])
+        else:
+            accounts.update(OLGA, user.id, memberships=ListEdit(added=("staff",)))
+        db.session.commit()
+    assert signs_in_at_provider(app, user) == ["staff"]
+    update(app, user, memberships=ListEdit(removed=("staff",)))
+    assert signs_in_at_provider(app, user) == ["staff"]  # as without an end
+    assert row(app, user).group_ends_told is None
+
+
+def test_declared_groups_do_not_forget_it(app: Flask, clock: Clock, end: datetime) -> None:
+    user = make_user(app, groups=["staff", "club"])
+    set_end(app, user, end)
+    clock.time = end + timedelta(seconds=1)
+    with app.app_context():
+        declaration = declared_accounts.Declaration(email=user.email, groups=["choir"])
+        plan = declared_accounts.plan([declaration])
+        declared_accounts.carry_out(OLGA, plan.planned)
+        db.session.commit()
+    assert signs_in_at_provider(app, user) == ["choir"]

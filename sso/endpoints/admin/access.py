@@ -19,6 +19,7 @@ from sso.endpoints import browser_session, second_factor
 from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow.permissions import OWNER, ROLES, Permission, Rights
+from sso.i18n.languages import fault
 from sso.mfa import policy
 from sso.models import User
 from sso.services import roles
@@ -71,7 +72,7 @@ def init_app(app: Flask) -> None:
 def _not_allowed(error: NotAllowed) -> Response:
     db.session.rollback()
     return errors.page(
-        gettext(error.reason),
+        fault(error.reason),
         status=403,
         title=gettext("This is not allowed"),
         link=(gettext("Back"), request.full_path.rstrip("?")),

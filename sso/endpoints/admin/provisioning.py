@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 from flask import abort
 from flask_babel import lazy_gettext
@@ -16,6 +17,7 @@ from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.endpoints.forms import TOO_LONG
 from sso.extensions import db
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.models import Client, ScimReceiver, ScimResource
 from sso.process import concurrency
@@ -52,7 +54,7 @@ PERSON = Resource[ScimResource](
     section="applications",
     page="provisioning",
     query=lambda resource: {"id": resource.client_id},
-    find=lambda: stored.find_resource(admin_page.uuid()) or abort(404),
+    find=lambda: _resource(admin_page.uuid()),
     title=lambda resource: resource.name,
     variables=lambda resource: {"name": resource.name},
     actions={
@@ -64,6 +66,16 @@ PERSON = Resource[ScimResource](
         )
     },
 )
+
+
+def _resource(resource_id: UUID) -> ScimResource:
+    resource = stored.find_resource(resource_id)
+    return resource if resource and may_see_people() else abort(404)
+
+
+def may_see_people() -> bool:
+    """Return whether the visitor may see who is sent to applications."""
+    return access.staff().may(Permission.READ_PEOPLE)
 
 
 def _found() -> tuple[Client, ScimReceiver]:
@@ -103,6 +115,7 @@ def people() -> Response:
         "admin/provisioning.html",
         client=client,
         summary=summary(client),
+        may_see_people=may_see_people(),
         people=[(row, *_progress(row)) for row in listed.rows],
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),

@@ -10,7 +10,7 @@ from flask import Flask
 
 from sso.endpoints.routes import ROUTES
 from sso.flow.permissions import ROLES, STAFF, Permission
-from sso.store import named_groups, users
+from sso.store import named_groups, provisioning, users
 from sso.web import routing
 from sso.web.routing import ADMIN
 from tests.conftest import Clock
@@ -181,3 +181,51 @@ def test_what_is_offered_for_several_people(
         now = users.find(ada.id)
         assert now
         assert (now.disabled_at, now.groups) == (None, ["sso-administrators"])
+
+
+@pytest.mark.parametrize(
+    ("permission", "may_see"), [("applications", False), ("applications people-read", True)]
+)
+def test_who_sees_the_people_of_an_application(
+    app: Flask, clock: Clock, monkeypatch: pytest.MonkeyPatch, permission: str, may_see: bool
+) -> None:
+    about = queries(app, "Xaver")
+    roles = replace(app.extensions["sso.settings"], admin_roles=f"wiki={permission}")
+    monkeypatch.setitem(app.extensions, "sso.settings", roles)
+    browser = sign_in_staff(app, "wim@example.com", "wiki")
+    client_id = about[f"{BASE}/admin/application"]["id"]
+    with app.app_context():
+        (sent,) = provisioning.newest(client_id, 1)
+    page = browser.open(f"{ORIGIN}{BASE}/admin/application/provisioning?id={client_id}")
+    assert page.status == 200
+    listed = page.html.partition("<main")[2].partition("<table")[2]
+    assert ("Xaver" in listed) is may_see
+    assert ("you also need the permission people-read" in page.html) is not may_see
+    retry = f"{ORIGIN}{BASE}/admin/application/provisioning/retry?id={sent.id}"
+    assert browser.open(retry).status == (200 if may_see else 404)
+
+
+@pytest.mark.parametrize(
+    ("permission", "text"),
+    [
+        ("groups", "For this you need the permission"),
+        ("people-write", "There is no person"),
+    ],
+)
+def test_a_refusal_names_the_permission(
+    app: Flask, clock: Clock, monkeypatch: pytest.MonkeyPatch, permission: str, text: str
+) -> None:
+    """Somebody with groups alone sends a field that the form does not show."""
+    roles = replace(app.extensions["sso.settings"], admin_roles=f"hr={permission} groups")
+    monkeypatch.setitem(app.extensions, "sso.settings", roles)
+    dana = make_user(app, groups=["team"])
+    browser = sign_in_staff(app, "hr@example.com", "hr")
+    with app.app_context():
+        group = named_groups.find_by_name("team")
+        assert group
+    browser.open(f"{ORIGIN}{BASE}/admin/group?id={group.id}")
+    email = dana.email if permission == "groups" else "nobody@example.com"
+    page = browser.send(email=email, ends_at="2099-01-01T00:00")
+    assert text in page.html
+    assert ("people-write" in page.html) is (permission == "groups")
+    assert "Only administrators can do this" not in page.html
