@@ -68,6 +68,7 @@ from sso.services import (
     mail_links,
     mail_queue,
     mcp_servers,
+    migrating,
     notifications,
     own_apis,
     pictures,
@@ -255,6 +256,19 @@ def of(path: str) -> Callable[[World], Any]:
     return find
 
 
+def _planned_clients() -> list[migrating.PlannedClient]:
+    new = migrating.NewClient("wiki", "Wiki", METADATA)
+    return migrating.plan_clients([new], "there", overwrite=False)
+
+
+def _changed_person(world: World) -> migrating.Update:
+    person = Person("user 1", "dana@example.com", "Other", user_id=world.user.id)
+    person.email_verified = True
+    rules = importing.Rules("there")
+    _, [update] = migrating.take_people(OLGA, [person], rules, overwrite=True)
+    return update
+
+
 ERIN = {"email": "erin@example.com", "name": "Erin"}
 AGENT = "https://agent.example/client.json"
 DOCUMENT = {"client_id": AGENT, "redirect_uris": ["http://127.0.0.1/callback"]}
@@ -395,6 +409,17 @@ CASES = [
     plain(importing.accept_hash, "", OLD_HASH),
     act(importing.add, "user_imported", "", [Person("line 2", "erin@example.com", "Erin")],
         importing.Rules("csv")),
+    act(importing.examine, "", "", [Person("line 2", "erin@example.com", "Erin")],
+        importing.Rules("csv")),
+    plain(migrating.plan_clients, "", [migrating.NewClient("wiki", "Wiki", METADATA)], "there",
+          overwrite=False),
+    act(migrating.take_clients, "client_created", "", lambda _: _planned_clients(), "there"),
+    act(migrating.take_people, "user_imported", "", [Person("user 1", "erin@example.com", "Erin")],
+        importing.Rules("there"), overwrite=False),
+    Case(migrating.change_person, lambda _, made: migrating.change_person(OLGA, made, "there"),
+         "user_changed", "", lambda w: _changed_person(w)),
+    plain(migrating.digests, "", Person("user 1", "erin@example.com", "Erin")),
+    plain(migrating.group_findings, "", ["a, b"]),
     act(authentication.sign_out, "", "", user),
     act(authentication.end_some, "", "", user, lambda w: [w.session.id]),
     act(credentials.mail_password_reset, "reset_asked", "reset", user),
@@ -414,6 +439,7 @@ CASES = [
          "", "", lambda _: _api_token()),
     act(credentials.request_password_reset, "reset_asked", "reset", "dana@example.com"),
     act(credentials.set_password, "password_set", "password_changed", user, NEW),
+    act(credentials.take_over_password, "password_set", "", user, OLD_HASH),
     act(credentials.change_password, "password_changed", "password_changed",
         user, "x", of("session.id")),
     act(credentials.reset_password, "password_reset", "password_changed", user, "x", "reset"),

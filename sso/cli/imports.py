@@ -185,7 +185,7 @@ def import_(
             methods.refuse_slowest(reading.methods(kind, path, MOST_METHODS))
         people = reading.read(kind, path, source=source, roles=roles, report=show)
         try:
-            for batch in filter(None, _batches(people)):
+            for batch in filter(None, batches(people)):
                 report.add(_carry_out(batch, rules))
         except FileProblem as error:
             problem = error
@@ -208,7 +208,7 @@ def import_(
         raise Failure(f"{problem}; nothing after this was read")
 
 
-def _batches(people: Iterator[Person]) -> Iterator[Sequence[Person]]:
+def batches(people: Iterator[Person]) -> Iterator[Sequence[Person]]:
     """Yield people in batches, also those before a `FileProblem`, which is raised after them."""
     batch: list[Person] = []
     try:

@@ -106,6 +106,10 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "remove": ("Delete an MCP server with its scopes, or forget the decision about a domain.",
                    "sso.cli.mcp:remove"),
     }),
+    "migrate": ("Move here from another server, as often as you like before the evening.", {
+        "keycloak": ("Take over clients, groups, roles and people of a Keycloak realm.",
+                     "sso.cli.migrate:keycloak"),
+    }),
     "scim": ("Applications where people are provisioned by SCIM.", {
         "list": ("List the applications with a SCIM URL, and how many people are there.",
                  "sso.cli.scim:list_"),

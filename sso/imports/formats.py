@@ -151,7 +151,7 @@ def _django_person(fields: dict[str, Any], key: Any, where: str, scratch: Scratc
     return person
 
 
-_KEYCLOAK_PLACES = (("users", ITEM), (ITEM, "users", ITEM))
+KEYCLOAK_PLACES = (("users", ITEM), (ITEM, "users", ITEM))
 _LOST = {
     "otp": APPS, "totp": APPS, "hotp": APPS, "webauthn": KEYS, "webauthn-passwordless": KEYS,
     "recovery-authn-codes": CODES,
@@ -163,11 +163,12 @@ _MOST_JSON = 10_000  # characters
 
 def read_keycloak(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
     """Yield the people in a Keycloak export. Raises `FileProblem`."""
-    for number, (_, entry) in enumerate(entries(path, _KEYCLOAK_PLACES, advance), 1):
-        yield _keycloak_person(mapping(entry), f"user {number}", roles)
+    for number, (_, entry) in enumerate(entries(path, KEYCLOAK_PLACES, advance), 1):
+        yield keycloak_person(mapping(entry), f"user {number}", roles)
 
 
-def _keycloak_person(entry: dict[str, Any], where: str, roles: bool) -> Person:
+def keycloak_person(entry: dict[str, Any], where: str, roles: bool) -> Person:
+    """Return a person of an export; with `roles`, those of the realm are groups."""
     person = Person(where, source_id=text(entry.get("id")))
     person.email_verified = flag(entry.get("emailVerified"))
     person.disabled = not flag(entry.get("enabled", True))

@@ -46,7 +46,7 @@ def read(
     with closing(Scratch()) as scratch:
         for person in reader(path, scratch, advance, roles):
             if person.refused is None:
-                person.refused = _finished(person, source, scratch)
+                person.refused = finished(person, source, scratch)
             person.email = person.email[:SHOWN] if person.refused else person.email
             yield person
 
@@ -63,7 +63,8 @@ def methods(kind: str, path: Path, most: int) -> set[str]:
     return hash_methods
 
 
-def _finished(person: Person, source: str, scratch: Scratch) -> str | None:
+def finished(person: Person, source: str, scratch: Scratch) -> str | None:
+    """Normalize the email address, and set the user's ID. Returns why that cannot be done."""
     try:
         person.email = email_addresses.normalized(person.email)
         person.email.encode()

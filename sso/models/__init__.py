@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sso.models.provisioning import ScimResource as ScimResource
     from sso.models.records import AuditChain as AuditChain
     from sso.models.records import AuditEvent as AuditEvent
+    from sso.models.records import Migrated as Migrated
     from sso.models.records import Refusal as Refusal
     from sso.models.saml import SamlServiceProvider as SamlServiceProvider
     from sso.models.saml import SamlSession as SamlSession
@@ -71,7 +72,7 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
-    "records": ("AuditChain", "AuditEvent", "Refusal"),
+    "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
     "users": (

@@ -1,9 +1,22 @@
-"""The tables of records: audit events, the two ends of their chain, and refused requests."""
+"""The tables of records: audit events, the two ends of their chain, refused requests, and what was
+taken over from another server.
+"""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, SmallInteger, String, Text, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    SmallInteger,
+    String,
+    Text,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso.extensions import Base, UtcDateTime
@@ -88,3 +101,20 @@ class Refusal(Base):
         ForeignKey(User.id, ondelete="CASCADE"), index=True
     )
     details: Mapped[str] = mapped_column(Text)  # JSON
+
+
+class Migrated(Base):
+    """A client or a user that was taken over, as it was taken.
+
+    A second migration compares with it: what changed there since is brought, and what changed here
+    is not overwritten. No foreign keys: who was deleted here does not come back.
+    """
+
+    __tablename__ = "migrated"
+
+    kind: Mapped[str] = mapped_column(String(10), primary_key=True)  # client, user
+    key: Mapped[str] = mapped_column(String(MAX_CLIENT_ID), primary_key=True)
+    source: Mapped[str] = mapped_column(String(100))
+    # Of a client its fields, of a user a digest of the entry, and the version of the row here.
+    taken: Mapped[dict[str, Any]] = mapped_column(JSON)
+    migrated_at: Mapped[datetime] = mapped_column(UtcDateTime)

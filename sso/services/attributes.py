@@ -171,8 +171,13 @@ def _taken(name: str) -> Invalid:
 
 @contextmanager
 def declared(definitions: Mapping[str, Definition]) -> Iterator[None]:
-    """Read the definitions once for many users, and accept those that a file declares."""
-    token = _declared.set({**{row.name: row for row in stored.every()}, **definitions})
+    """Read the definitions once for many users, and accept those that a file declares.
+
+    Within another such block, its definitions are accepted, too.
+    """
+    outer = _declared.get() or {}
+    rows = {row.name: row for row in stored.every()}
+    token = _declared.set({**rows, **outer, **definitions})
     try:
         yield
     finally:

@@ -83,6 +83,15 @@ def set_password(actor: Actor, user: User, password: str) -> None:
 
 
 @audit.acting
+def take_over_password(actor: Actor, user: User, password_hash: str) -> None:
+    """Set the hash of a password that was changed at another server; nobody is mailed.
+
+    The caller has locked the user, and has admitted the method of the hash.
+    """
+    _replace_password(user, password_hash, Event.PASSWORD_SET, "password_changed", is_news=False)
+
+
+@audit.acting
 def change_password(actor: Actor, user: User, password_hash: str, keep: UUID) -> None:
     """Replace the user's own password, after the old one was verified in the session `keep`."""
     _replace_password(user, password_hash, Event.PASSWORD_CHANGED, "password_changed", keep)

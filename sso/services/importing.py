@@ -167,12 +167,7 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     fit = [person for person in people if person.refused is None]
     user_ids = [person.user_id for person in fit if person.user_id]
     existing = users.existing([person.email for person in fit], user_ids)
-    rules.methods.add(users.foreign_hash_methods())
-    has_attributes = any(person.attributes for person in fit)
-    attributes.hold(has_attributes and not rules.is_plan)
-    with attributes.declared({}) if has_attributes else nullcontext():
-        party = attributes.party_of(actor, ())
-        outcomes = [_examined(person, existing, rules, party) for person in people]
+    outcomes = _all_examined(actor, people, existing, rules)
     if rules.is_plan:
         return outcomes
     added = [_user(outcome) for outcome in outcomes if outcome.fate == Fate.IMPORTED]
@@ -182,6 +177,25 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     for user in added:
         audit.event(Event.USER_IMPORTED, by=actor.by, user=user.id, source=rules.source)
     return outcomes
+
+
+def examine(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
+    """Return what `add` would make of people if none of them were here. Writes nothing."""
+    return _all_examined(actor, people, ({}, ()), rules)
+
+
+def _all_examined(
+    actor: Actor,
+    people: Sequence[Person],
+    existing: tuple[Mapping[str, UUID], Collection[UUID]],
+    rules: Rules,
+) -> list[Outcome]:
+    rules.methods.add(users.foreign_hash_methods())
+    has_attributes = any(person.attributes for person in people if person.refused is None)
+    attributes.hold(has_attributes and not rules.is_plan)
+    with attributes.declared({}) if has_attributes else nullcontext():
+        party = attributes.party_of(actor, ())
+        return [_examined(person, existing, rules, party) for person in people]
 
 
 def _examined(

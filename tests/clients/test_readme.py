@@ -289,7 +289,8 @@ NOT_RUN = {
     ".venv/bin/flask client update CLIENT_ID --issuer new":
         "tests/endpoints/test_old_addresses.py runs it",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
-    "bin/kc.sh export --realm acme --users realm_file --file realm.json": "of Keycloak",
+    ".venv/bin/flask migrate keycloak realm.json --plan": "tests/cli/test_migrate.py runs it",
+    "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
     "python manage.py dumpdata auth.group auth.user > users.json":
         "tests/imports/test_real_systems.py does so with Django",

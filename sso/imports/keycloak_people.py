@@ -1,0 +1,87 @@
+"""People of a Keycloak realm, with the groups that stand for their roles, and their attributes."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sso.flow import attributes
+from sso.flow.profile_claims import CLAIMS
+from sso.imports import reading
+from sso.imports.files import Advance, Scratch, entries
+from sso.imports.formats import KEYCLOAK_PLACES, keycloak_person
+from sso.imports.keycloak_mappers import attribute_name
+from sso.imports.keycloak_realm import PROFILE, Realm, Roles, administers_keycloak
+from sso.imports.person import SHOWN, Person, flag, mapping, text, texts
+
+SERVICE_ACCOUNT = "service accounts, which come with their clients"
+ADMINISTRATORS = "administer Keycloak: give them a group that may administer this server"
+_ACTIONS = "required actions"
+_PROPERTIES = ("username", "email", "firstName", "lastName")
+
+
+def read(
+    paths: Sequence[Path], roles: Roles, source: str, advance: Advance, counts: Counter[str]
+) -> Iterator[Person]:
+    """Yield the people in files. Raises `FileProblem`.
+
+    `counts`: what is counted of people who are not yielded, or beside them.
+    """
+    with closing(Scratch()) as scratch:
+        for path in paths:
+            for number, (_, entry) in enumerate(entries(path, KEYCLOAK_PLACES, advance), 1):
+                content = mapping(entry)
+                if content.get("serviceAccountClientId"):
+                    counts[SERVICE_ACCOUNT] += 1
+                    continue
+                counts[ADMINISTRATORS] += administers_keycloak(content)
+                person = _person(content, f"user {number}", roles)
+                if person.refused is None:
+                    person.refused = reading.finished(person, source, scratch)
+                person.email = person.email[:SHOWN] if person.refused else person.email
+                yield person
+
+
+def _person(entry: dict[str, Any], where: str, roles: Roles) -> Person:
+    person = keycloak_person(entry, where, roles=False)
+    person.groups = roles.of_person(entry)
+    person.attributes = {attribute_name(name): value for name, value in person.attributes.items()}
+    if username := text(entry.get("username")):
+        person.claims.setdefault("preferred_username", username)
+    if actions := texts(entry.get("requiredActions")):
+        person.lost.append(f"{_ACTIONS}: {', '.join(sorted(actions))[:SHOWN]}")
+    return person
+
+
+def definitions(realm: Realm) -> Iterator[dict[str, Any]]:
+    """Yield the definitions of the attributes in the realm's user profile."""
+    for component in realm.components.get(PROFILE, ()):
+        for config in texts_of(component, "kc.user.profile.config"):
+            try:
+                listed = mapping(json.loads(config)).get("attributes")
+            except (ValueError, RecursionError):
+                continue
+            for entry in map(mapping, listed if isinstance(listed, list) else ()):
+                name = text(entry.get("name"))
+                if name and name not in _PROPERTIES and name not in CLAIMS:
+                    yield _definition(name, entry)
+
+
+def texts_of(component: dict[str, Any], name: str) -> list[str]:
+    """Return the values of a component's setting, whole."""
+    values = mapping(component.get("config")).get(name)
+    return [v for v in values if isinstance(v, str)] if isinstance(values, list) else []
+
+
+def _definition(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    permissions, title = mapping(entry.get("permissions")), text(entry.get("displayName"))
+    person, admin = attributes.Party.PERSON, attributes.Party.ADMINISTRATOR
+    return {
+        "name": attribute_name(name),
+        "title": title if "${" not in title else "",
+        "type": attributes.LIST if flag(entry.get("multivalued")) else attributes.STRING,
+        "readers": [person] if "user" in texts(permissions.get("view")) else [],
+        "writers": [admin, *([person] if "user" in texts(permissions.get("edit")) else [])],
+    }
