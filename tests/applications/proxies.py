@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 import pytest
 import requests
 
+from tests.applications import software
 from tests.applications.conftest import DANA, PASSWORD
 from tests.applications.software import Application, python
 from tests.support.processes import Server, require
@@ -84,6 +85,26 @@ def envoy(app: Application) -> AbstractContextManager[None]:
     program = str(python("envoy") / "bin/envoy")
     options = ("--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning")
     return app.running(program, "-c", str(file), *options, path=None)
+
+
+def traefik(app: Application) -> AbstractContextManager[None]:
+    """Its static configuration is a part of the entry point that an installation has.
+
+    It answers 404 until it has read the dynamic one; `/health` is public then.
+    """
+    dynamic = app.folder / "dynamic.yaml"
+    dynamic.write_text(app.printed("Traefik, dynamic configuration"))
+    [entry] = [
+        part["text"]
+        for part in app.registered["setup"]
+        if part["title"] == "Traefik, static configuration" and part["kind"] == "file"
+    ]
+    file = app.folder / "traefik.yml"
+    file.write_text(
+        f"{entry}\n    address: 127.0.0.1:{app.port}\n"
+        f"providers: {{file: {{filename: {dynamic}}}}}\nglobal: {{checkNewVersion: false}}\n"
+    )
+    return app.running(str(software.traefik()), f"--configFile={file}", path="/health")
 
 
 class Place(Protocol):

@@ -1,4 +1,4 @@
-"""Real nginx, Caddy and Envoy, configured by their presets, and an application behind."""
+"""Real nginx, Caddy, Envoy and Traefik, configured by their presets, and an application behind."""
 
 import base64
 import hashlib
@@ -17,9 +17,10 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from tests.applications.conftest import DANA
-from tests.applications.proxies import FORGED, Person, caddy, envoy, nginx
+from tests.applications.proxies import FORGED, Person, caddy, envoy, nginx, traefik
 from tests.applications.proxies import server as server
 from tests.applications.software import Application
+from tests.applications.test_apis import large
 from tests.support.processes import Server
 from tests.support.proxied import IDENTITY, NAVIGATION
 
@@ -86,7 +87,7 @@ def echo() -> Iterator[str]:
         upstream.shutdown()
 
 
-@pytest.mark.parametrize("proxy", [nginx, caddy, envoy])
+@pytest.mark.parametrize("proxy", [nginx, caddy, envoy, pytest.param(traefik, marks=large)])
 def test_an_application_without_sign_in(
     tmp_path: Path,
     server: Server,
