@@ -35,6 +35,7 @@ def create_core(environ: Mapping[str, str] | None = None, instance: Path | None 
 
     from sso import command_line, database
     from sso.audit import writer
+    from sso.config.branding import BrandingSource
     from sso.config.settings import load_settings
     from sso.extensions import db
     from sso.observability import logs
@@ -45,6 +46,9 @@ def create_core(environ: Mapping[str, str] | None = None, instance: Path | None 
     # Static files: see `web.static_files`.
     app = Application("sso", instance_path=str(instance), static_folder=None)
     app.extensions["sso.settings"] = settings
+    app.extensions["sso.branding"] = BrandingSource(
+        program.late_function("sso.store.branding:read_again")
+    )
     app.config.update(SECRET_KEY=settings.secret_key, SQLALCHEMY_TRACK_MODIFICATIONS=False)
     logs.configure(app)
     database.configure(app, settings.database_url)

@@ -1,10 +1,11 @@
-"""What belongs to the running application: its settings and its key ring."""
+"""What belongs to the running application: its settings, its branding and its key ring."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from flask import current_app
 
+from sso.config.branding import Branding, BrandingSource
 from sso.config.settings import Settings
 from sso.process import program
 
@@ -20,6 +21,21 @@ def settings() -> Settings:
     """Return the settings of the running application."""
     settings: Settings = current_app.extensions["sso.settings"]
     return settings
+
+
+def branding() -> Branding:
+    """Return the name, logo, color and links of the service, at most a few seconds old."""
+    return _branding_source().current(settings())
+
+
+def forget_branding() -> None:
+    """Read the stored branding again at the next use."""
+    _branding_source().forget()
+
+
+def _branding_source() -> BrandingSource:
+    source: BrandingSource = current_app.extensions["sso.branding"]
+    return source
 
 
 def key_ring() -> "KeyRing":

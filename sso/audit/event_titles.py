@@ -142,6 +142,7 @@ TITLES: Mapping[Event, str] = {
     Event.KEY_RETIRED: N_("Signing key replaced before use"),
     Event.KEY_REMOVED: N_("Signing key removed"),
     Event.REENCRYPTED: N_("Secrets encrypted again"),
+    Event.BRANDING_CHANGED: N_("Appearance changed"),
     Event.BACKUP_MADE: N_("Backup created"),
     Event.BACKUP_RESTORED: N_("Backup restored"),
     Event.DATABASE_COPIED: N_("Database copied"),

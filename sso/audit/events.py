@@ -55,6 +55,7 @@ class Event(StrEnum):
     AUDIT_RESEALED = "audit_resealed"
     BACKUP_MADE = "backup_made"
     BACKUP_RESTORED = "backup_restored"
+    BRANDING_CHANGED = "branding_changed"
     CLIENT_CHANGED = "client_changed", _SENT
     CLIENT_CREATED = "client_created", _SENT
     CLIENT_DELETED = "client_deleted", _SENT

@@ -5,16 +5,18 @@ application from starting.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
+from sso import context, create_core
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line, print_record
 from sso.config.settings import SETTINGS, load_settings, read_settings
 from sso.errors import SettingsError
-from sso.observability.setting_values import without_secrets
+from sso.observability.setting_values import DATABASE, of_database, without_secrets
 
 
 @click.command("settings")
@@ -24,6 +26,7 @@ def settings_command(as_json: bool) -> None:
     reading = read_settings(os.environ)
     faults = _faults()
     refused = {fault.partition(":")[0] for fault in faults}
+    in_database = _in_database(faults)
     entries = []
     for setting in SETTINGS:
         name, value, source = setting.name, None, "refused"
@@ -31,6 +34,8 @@ def settings_command(as_json: bool) -> None:
             value = without_secrets(reading.values[name], is_secret=setting.secret)
             source = reading.sources.get(name, "default")
             source = "environment" if source == name else source
+            if source == "default" and name in in_database:
+                value, source = in_database[name], DATABASE
         entries.append(
             {
                 "name": name,
@@ -51,6 +56,14 @@ def settings_command(as_json: bool) -> None:
             print_line(f"Fault: {fault}")
     if faults:
         raise Failure(f"the settings have {len(faults)} fault{'s' * (len(faults) > 1)}")
+
+
+def _in_database(faults: Sequence[str]) -> dict[str, str]:
+    """Return the settings that the database has; none if the server could not start."""
+    if faults:
+        return {}
+    with create_core().app_context():
+        return of_database(context.branding())
 
 
 def _faults() -> list[str]:

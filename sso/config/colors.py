@@ -7,6 +7,8 @@ is mixed with black or white, as little as possible.
 import re
 from dataclasses import dataclass
 
+from sso.i18n.message import Message
+
 AA = 4.5
 BLACK, WHITE = "#000000", "#ffffff"
 
@@ -41,15 +43,21 @@ DARK = Mode("dark", "#181e2a", "#0f131b", "#0d1530", toward=WHITE, tinted=0.14)
 
 
 def accent(text: str) -> str:
-    """Check SSO_ACCENT_COLOR."""
+    """Check an accent color. Raises `ValueError` with the remedy."""
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", text):
-        raise ValueError("give it as # and six hexadecimal digits, such as #2f5bea")
+        raise ValueError(Message("give it as # and six hexadecimal digits, such as #2f5bea"))
     variants = {mode: mode.variant(text.lower()) for mode in (LIGHT, DARK)}
     if all(steps for steps, _ in variants.values()):
-        reached = " and ".join(f"{m.contrast(text):.2f}:1 in {m.name} mode" for m in variants)
-        remedy = " or ".join(color for _, color in variants.values())
         raise ValueError(
-            f"its contrast is {reached}; text needs {AA}:1 in one of them; give {remedy}"
+            Message(
+                "its contrast is %(light)s:1 in light mode and %(dark)s:1 in dark mode; text needs "
+                "%(least)s:1 in one of them; give %(darker)s or %(lighter)s",
+                light=f"{LIGHT.contrast(text):.2f}",
+                dark=f"{DARK.contrast(text):.2f}",
+                least=AA,
+                darker=variants[LIGHT][1],
+                lighter=variants[DARK][1],
+            )
         )
     return text.lower()
 

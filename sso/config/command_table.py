@@ -40,6 +40,13 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "list": ("List security events, newest first.", "sso.cli.audit:list_"),
         "verify": ("Check that no event was changed, removed or moved.", "sso.cli.audit:verify"),
     }),
+    "branding": ("Name, logo, color and links of pages and mail.", {
+        "show": ("Show the branding in use, and where each value comes from.",
+                 "sso.cli.branding:show"),
+        "set": ("Store values; pages show them within seconds, without a restart.",
+                "sso.cli.branding:set_"),
+        "reset": ("Remove stored values, by default all of them.", "sso.cli.branding:reset"),
+    }),
     "client": ("Applications that users sign in to.", {
         "create": ("Register an application; its secret is shown once.",
                    "sso.cli.connect:create"),

@@ -38,7 +38,7 @@ from sso.config.tables import (
 from sso.config.urls import ENDPOINTS, MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
 from sso.flow import permissions
-from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.process.concurrency import MAX_BODY
 from sso.process.program import late_function
 
@@ -74,18 +74,21 @@ def checked_support_url(text: str) -> str:
         email, _, query = text.removeprefix("mailto:").partition("?")
         _normalized(email)
         if query and strict_url_error(f"https://x/?{query}"):
-            raise ValueError("percent-encode what stands behind the question mark")
+            raise ValueError(Message("percent-encode what stands behind the question mark"))
         return text
     error = strict_url_error(text)
     if error or not text.startswith("https://"):
-        raise ValueError("give an https URL, or mailto: and an email address")
+        raise ValueError(Message("give an https URL, or mailto: and an email address"))
     return text
 
 
 def checked_page_url(text: str) -> str:
     error = strict_url_error(text)
     if error or not text.startswith("https://"):
-        raise ValueError(f"{error or 'it is not https'}; give a URL such as https://example.com/…")
+        reason = error or Message("it is not https")
+        raise ValueError(
+            Message("%(reason)s; give a URL such as https://example.com/…", reason=reason)
+        )
     return text
 
 
@@ -415,16 +418,6 @@ class Settings:
     def base_path(self) -> str:
         """Return the path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
-
-    @property
-    def footer_links(self) -> list[tuple[str, str]]:
-        """Return the links on each page and mail: the text, to be translated, and the URL."""
-        links = (
-            (N_("Help"), self.support_url),
-            (N_("Privacy policy"), self.privacy_url),
-            (N_("Terms of service"), self.terms_url),
-        )
-        return [(text, url) for text, url in links if url]
 
     @property
     def is_https(self) -> bool:

@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, get_args, get_origin, get_type_hints
 
+from sso.i18n.message import Message
+
 REQUIRED = dataclasses.MISSING
 Read = Callable[[Any], Any]
 Error = tuple[str, str]  # where it is, and what is wrong
@@ -154,7 +156,9 @@ def _is_invisible(char: str) -> bool:
 def checked_name(text: str) -> str:
     """Check one line of visible text for pages, headers of mails, and other programs."""
     if len(text) > MAX_NAME:
-        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+        raise ValueError(
+            Message("it is longer than %(most)d characters; shorten it", most=MAX_NAME)
+        )
     return _visible_line(text)
 
 
@@ -166,7 +170,9 @@ def shortened_name(text: str) -> str:
 
 def _visible_line(text: str) -> str:
     if any(_is_invisible(char) for char in text):
-        raise ValueError("it has invisible characters, such as marks of direction; remove them")
+        raise ValueError(
+            Message("it has invisible characters, such as marks of direction; remove them")
+        )
     if not text.strip():
         raise ValueError("it is empty; give a name, or leave the setting off")
     return text.strip()

@@ -188,7 +188,8 @@ def _service_words() -> tuple[str, ...]:
     if not has_app_context():
         return ()
     settings = current_app.extensions["sso.settings"]
-    return _words_of_service(settings.base_url, settings.mail_from, settings.name)
+    name = current_app.extensions["sso.branding"].current(settings).name
+    return _words_of_service(settings.base_url, settings.mail_from, name)
 
 
 @lru_cache(maxsize=8)

@@ -111,7 +111,7 @@ def _ask(
         error=error,
         client_name=validated.client.name,
         client_logo=page.logo_of(validated.client),
-        service=context.settings().name,
+        service=context.branding().name,
         user=current.user,
         user_code=user_codes.shown(waiting.user_code),
         device=waiting.device,

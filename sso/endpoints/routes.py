@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sso.endpoints import forward_auth, saml
     from sso.endpoints.admin import apis as admin_apis
     from sso.endpoints.admin import (
+        appearance,
         applications,
         applications_list,
         attributes,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 else:
     saml = program.late_functions("sso.endpoints.saml")  # 12 MB
     # 3 MB, and 5 for what the checks of the overview use.
+    appearance = program.late_functions("sso.endpoints.admin.appearance")
     applications = program.late_functions("sso.endpoints.admin.applications")
     applications_list = program.late_functions("sso.endpoints.admin.applications_list")
     attributes = program.late_functions("sso.endpoints.admin.attributes")
@@ -342,6 +344,10 @@ ROUTES = (
           blueprint=ADMIN, needs=permissions.API_TOKENS),
     Route("{base}/admin/settings", "settings", server_pages.settings, GET, ADMIN,
           needs=permissions.SERVER),
+    Route("{base}/admin/appearance", "appearance", appearance.appearance, blueprint=ADMIN,
+          needs=permissions.BRANDING),
+    Route("{base}/admin/appearance/preview", "appearance_preview", appearance.preview,
+          blueprint=ADMIN, needs=permissions.BRANDING),
     Route("{base}/admin/providers", "providers", server_pages.providers, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN, needs=permissions.SERVER),
     Route("{base}/admin/provider", "provider", server_pages.provider, blueprint=ADMIN,

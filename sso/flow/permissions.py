@@ -28,6 +28,7 @@ class Permission(StrEnum):
     KEYS = "keys"
     API_TOKENS = "api-tokens"
     SERVER = "server"
+    BRANDING = "branding"
 
 
 # What each one allows, for the documentation.
@@ -50,6 +51,7 @@ MEANINGS: Mapping[Permission, str] = {
     Permission.API_TOKENS: "create and revoke API tokens",
     Permission.SERVER: "see and run the checks, see settings and sign-in providers, look up "
     "accounts in directories",
+    Permission.BRANDING: "change the name, logo, color and links of pages and emails",
 }
 
 ADMIN, HELPDESK, OWNER = "admin", "helpdesk", "owner"
@@ -198,6 +200,7 @@ MAIL: Needs = (Permission.MAIL,)
 KEYS: Needs = (Permission.KEYS,)
 API_TOKENS: Needs = (Permission.API_TOKENS,)
 SERVER: Needs = (Permission.SERVER,)
+BRANDING: Needs = (Permission.BRANDING,)
 # For everybody's own account, by jobs, or as a part of other services that have asked.
 NONE: Needs = ()
 
@@ -249,6 +252,7 @@ SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(("mail_queue.resend", "mail_queue.resend_failed", "mail_queue.delete"), MAIL),
     **dict.fromkeys(("signing_keys.rotate", "signing_keys.retire"), KEYS),
     **dict.fromkeys(("api_tokens.create", "api_tokens.revoke"), API_TOKENS),
+    "branding.change": BRANDING,
     **dict.fromkeys(
         ("accounts.announce_ends", "accounts.choose_language", "accounts.end_due",
          "accounts.end_memberships_due", "accounts.settle", "program_secrets.announce_ends",

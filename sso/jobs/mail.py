@@ -126,12 +126,12 @@ def _render(
     until: datetime | None,
     code: str,
 ) -> tuple[str, str, str]:
-    settings, kind_text = context.settings(), _text(kind)
+    settings, branding, kind_text = context.settings(), context.branding(), _text(kind)
     directory = identities.directory_of(user) if user else None
     factor = mail.details.get("factor", "")
     at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
     values_by_name = {
-        "service": settings.name or urlsplit(settings.base_url).netloc,
+        "service": branding.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
         "new_address": mail.details.get("new_address", ""),
         "code": mail_codes.shown(code),
@@ -157,7 +157,7 @@ def _render(
         "action": kind_text.action,
         "link": link,
         "base_url": settings.base_url,
-        "button_color": colors.light_variant(settings.accent_color or _BLUE),
+        "button_color": colors.light_variant(branding.accent_color or _BLUE),
     }
     text = render_template("mail/message.txt", **values)
     return subject, text, render_template("mail/message.html", **values)
@@ -178,10 +178,9 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     # The policy refuses line ends in headers, so that no value begins a header of its own.
     message = EmailMessage(policy=SMTP)
     message["Subject"] = subject
-    settings = context.settings()
-    mail_from = settings.mail_from
+    mail_from = context.settings().mail_from
     sender = email_addresses.for_smtp(mail_from) if mail_from else f"no-reply@{_host()}"
-    message["From"] = _address(settings.name or "", sender)
+    message["From"] = _address(context.branding().name or "", sender)
     message["To"] = _address(_name(mail, user), email_addresses.for_smtp(mail.address))
     message["Date"] = clock.now()
     # Each attempt has its own, as it has its own link.

@@ -45,7 +45,7 @@ def rp_id() -> str:
 
 def rp_name() -> str:
     """Return the name of the service for authenticators."""
-    return context.settings().name or rp_id()
+    return context.branding().name or rp_id()
 
 
 def available() -> bool:

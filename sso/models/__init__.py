@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Migrated as Migrated
     from sso.models.records import Refusal as Refusal
+    from sso.models.records import StoredBranding as StoredBranding
     from sso.models.saml import SamlServiceProvider as SamlServiceProvider
     from sso.models.saml import SamlSession as SamlSession
     from sso.models.saml import SamlSubject as SamlSubject
@@ -72,7 +73,7 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
-    "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal"),
+    "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal", "StoredBranding"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
     "users": (

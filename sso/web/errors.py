@@ -81,7 +81,7 @@ def error_id() -> str:
 
 def support_url() -> str | None:
     """Return the URL for help; a mailto: URL gets the error id as its subject."""
-    url = context.settings().support_url
+    url = context.branding().support_url
     if url and url.startswith("mailto:") and "?" not in url:
         return f"{url}?subject={quote(gettext('Error ID'))}%20{error_id()}"
     return url

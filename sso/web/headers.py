@@ -19,11 +19,27 @@ _POLICY = (
 _EXPOSED = "WWW-Authenticate, DPoP-Nonce, Retry-After, X-Request-ID"
 PAGE_POLICY = _POLICY.format(script="")
 SCRIPT_POLICY = _POLICY.format(script="script-src 'self'; ")
+_FRAMES_POLICY = _POLICY.format(script="script-src 'self'; frame-src 'self'; ")
+# What is in it was sent by the visitor, so it is in the page itself.
+_FRAMED_POLICY = (
+    "default-src 'none'; style-src data:; img-src 'self' data:; base-uri 'none'; "
+    "frame-ancestors 'self'"
+)
 
 
 def allow_own_script() -> None:
     """Allow this response to run the server's own script files."""
     g.sso_policy = SCRIPT_POLICY
+
+
+def allow_own_frames() -> None:
+    """Allow this response to run the server's own script files, and to have its pages in frames."""
+    g.sso_policy = _FRAMES_POLICY
+
+
+def allow_framing() -> None:
+    """Allow the server's own pages to show this response in a frame. It runs no scripts."""
+    g.sso_policy, g.sso_frames = _FRAMED_POLICY, "SAMEORIGIN"
 
 
 def allow_origins_of(client: RegisteredClient) -> None:
@@ -56,7 +72,7 @@ def init_app(app: Flask) -> None:
             _allow_origin(request, response, route.cors)
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
-            headers["X-Frame-Options"] = "DENY"
+            headers["X-Frame-Options"] = g.get("sso_frames", "DENY")
             # Not on redirects: an application that opens the sign-in in a popup keeps its
             # reference to the window until a page of this server is shown there.
             if not 300 <= response.status_code < 400:

@@ -3,18 +3,24 @@
 Browsers may cache a URL with the current version for a year (RFC 8246), and any other one for an
 hour. Pages are not compressed: they hold CSRF tokens.
 
-The operator's logo, accent color and style are among them (see `config.branding`).
+The operator's logo, accent color and style are among them (see `config.branding`). They change
+while the server runs.
 """
 
 import gzip
 import hashlib
 import mimetypes
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from flask import Flask, Response, abort, request
+from flask import Flask, Response, abort, current_app, request
 
+from sso import context
 from sso.config import colors, images
+from sso.config.branding import Branding, BrandingSource
 from sso.config.images import Image
 from sso.config.settings import Settings
 
@@ -24,6 +30,8 @@ _HOUR = "public, max-age=3600"
 # For an image that is opened as a document: an SVG runs no script and loads nothing.
 IMAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _STYLESHEET, _LOGO = "sso.css", "logo"
+_BRANDED = (_STYLESHEET, _LOGO)
+_NOW = timedelta()
 
 
 @dataclass(frozen=True)
@@ -38,38 +46,101 @@ class Asset:
 
 @dataclass(frozen=True)
 class Brand:
-    """The operator's branding for templates; without `logo` they show the icon and the name."""
+    """The branding for templates; without `logo` they show the icon and the name."""
 
     name: str | None
     logo: str | None
     logo_has_dark_variant: bool
     links: list[tuple[str, str]]
 
+    @classmethod
+    def of(cls, branding: Branding, logo: str | None) -> "Brand":
+        """Return a branding with the URL of its logo."""
+        is_dark = branding.logo is not None and branding.logo.has_dark_variant
+        return cls(branding.name, logo, is_dark, branding.footer_links)
+
+
+@dataclass(frozen=True)
+class _Current:
+    """The files that belong to a branding, with their URLs."""
+
+    branding: Branding
+    files: Mapping[str, Asset]
+    urls: Mapping[str, str]
+    brand: Brand
+
+
+class StaticFiles:
+    """The files of an application. Those that the branding changes are made when it changes."""
+
+    def __init__(self, settings: Settings, source: BrandingSource, style: str) -> None:
+        self._source, self._style = source, style
+        self.path = f"{settings.base_path}/static/"
+        self._files = {file.name: _read(file) for file in FOLDER.iterdir()}
+        self._current = self._made(source.last(settings))
+
+    def current(self) -> _Current:
+        """Return the files for a page."""
+        return self._for(self._source.current(context.settings()))
+
+    def requested(self, name: str, version: str | None) -> Asset | None:
+        """Return a file. Another version of what the branding changes is looked for in the database
+        at once: another process may have just written its URL.
+        """
+        branding = self._source.last(context.settings())
+        asset = self._for(branding).files.get(name)
+        if name in _BRANDED and version and not (asset and asset.version == version):
+            branding = self._source.current(context.settings(), oldest=_NOW)
+            asset = self._for(branding).files.get(name)
+        return asset
+
+    def stylesheet(self, accent: str | None) -> bytes:
+        """Return the style sheet with an accent color."""
+        rules = (colors.stylesheet(accent) if accent else "") + self._style
+        return self._files[_STYLESHEET].plain + rules.encode()
+
+    def _for(self, branding: Branding) -> _Current:
+        if self._current.branding is not branding:
+            self._current = self._made(branding)
+        return self._current
+
+    def _made(self, branding: Branding) -> _Current:
+        files = {**self._files}
+        if branding.logo:
+            files[_LOGO] = _asset(branding.logo.data, branding.logo.media_type)
+        if branding.accent_color or self._style:
+            files[_STYLESHEET] = _asset(self.stylesheet(branding.accent_color), "text/css")
+        urls = {name: f"{self.path}{name}?v={asset.version}" for name, asset in files.items()}
+        return _Current(branding, files, urls, Brand.of(branding, urls.get(_LOGO)))
+
 
 def init_app(app: Flask) -> None:
     """Serve the files; `asset(filename)` in a template is a URL with the version."""
-    settings: Settings = app.extensions["sso.settings"]
-    path = f"{settings.base_path}/static/"
-    assets = {file.name: _read(file) for file in FOLDER.iterdir()}
-    logo = images.NO_IMAGE
-    if settings.logo_file:
-        logo = images.read(Path(settings.logo_file), images.MAX_LOGO)
-        assets[_LOGO] = _asset(logo.data, logo.media_type)
-    rules = colors.stylesheet(settings.accent_color) if settings.accent_color else ""
-    if rules := rules + app.extensions["sso.overrides"].style:
-        assets[_STYLESHEET] = _asset(assets[_STYLESHEET].plain + rules.encode(), "text/css")
-    urls = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
-    app.jinja_env.globals["asset"] = urls.__getitem__
-    app.jinja_env.globals["brand"] = Brand(
-        settings.name, urls.get(_LOGO), logo.has_dark_variant, settings.footer_links
+    static_files = StaticFiles(
+        app.extensions["sso.settings"],
+        app.extensions["sso.branding"],
+        app.extensions["sso.overrides"].style,
     )
+    app.extensions["sso.static_files"] = static_files
+    # Macros that are imported without the context have this one.
+    app.jinja_env.globals["asset"] = lambda name: static_files.current().urls[name]
+
+    @app.context_processor
+    def of_page() -> dict[str, Any]:  # once for a page, which asks ten times
+        current = static_files.current()
+        return {"asset": current.urls.__getitem__, "brand": current.brand}
 
     def static(filename: str) -> Response:
-        if filename not in assets:
-            abort(404)
-        return _answer(assets[filename])
+        asset = static_files.requested(filename, request.args.get("v"))
+        return _answer(asset) if asset else abort(404)
 
-    app.add_url_rule(f"{path}<filename>", "static", static)
+    app.add_url_rule(f"{static_files.path}<filename>", "static", static)
+
+
+def stylesheet(accent: str | None) -> bytes:
+    """Return the style sheet of pages with an accent color, for a preview."""
+    static_files: StaticFiles = current_app.extensions["sso.static_files"]
+    return static_files.stylesheet(accent)
 
 
 def _read(file: Path) -> Asset:

@@ -106,6 +106,7 @@ ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/attr
                "/attribute/new", "/applications",
                "/application/new", "/application/by-hand", "/apis", "/api/new", "/refusals",
                "/audit", "/webhooks", "/webhook/new", "/emails", "/settings", "/providers",
+               "/appearance",
                "/people/import", "/person/new", "/sessions", "/mcp-servers",
                "/keys", "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 

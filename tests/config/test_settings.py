@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sso.config import smtp
+from sso.config import branding, smtp
 from sso.config.settings import SETTINGS, embedded_secret_key, load_settings, read_settings
 from sso.errors import SettingsError
 from tests.support.logos import PAGE, PNG
@@ -324,12 +324,12 @@ def test_links(tmp_path: Path) -> None:
         "SSO_SUPPORT_URL": "mailto:help@example.com",
         "SSO_PRIVACY_URL": "https://example.com/privacy",
     }
-    assert load_settings(environ, tmp_path).footer_links == [
+    assert branding.of_settings(load_settings(environ, tmp_path)).footer_links == [
         ("Help", "mailto:help@example.com"),
         ("Privacy policy", "https://example.com/privacy"),
         ("Terms of service", "https://example.com/terms#use"),
     ]
-    assert load_settings({}, tmp_path).footer_links == []
+    assert branding.of_settings(load_settings({}, tmp_path)).footer_links == []
 
 
 @pytest.mark.parametrize("url", ["mailto:", "mailto:help", "mailto:a@b.example?subject=a b"])

@@ -34,6 +34,7 @@ READ_WHOLE = {
     "webhooks",
     "scim_receivers",
     "attributes",
+    "branding",
     "alembic_version",
 }  # a handful of rows, needed all together
 

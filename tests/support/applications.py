@@ -12,6 +12,7 @@ from jinja2.bccache import Bucket
 
 from sso import create_app
 from sso.audit import writer
+from sso.config.branding import Branding
 from sso.extensions import db
 from sso.oauth import document_clients, key_sets
 from sso.observability import logs
@@ -82,6 +83,8 @@ class _Made:
             return False
         settings, ring = extensions["sso.settings"], extensions["sso.keys"]
         ring._loaded = ring._loaded_at = None
+        extensions["sso.branding"]._stored = Branding()
+        extensions["sso.branding"].forget()
         extensions["sso.limits"] = LimitStorage(settings.redis_url)
         key_sets.init_app(app)
         document_clients.init_app(app)

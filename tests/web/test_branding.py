@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -164,3 +165,25 @@ def test_the_way_to_an_application(branded: Flask) -> None:
     assert browser.sign_in().path.endswith("/consent")
     assert 'class="logo plate"' in browser.page.html
     assert browser.allow().code
+
+
+def test_requests_of_applications_do_not_read_it(
+    app: Flask, browser: Browser, statements: Any
+) -> None:
+    make_user(app)
+    client = make_client(app, first_party=True)
+    browser.authorize(client)
+    code = browser.sign_in().code
+    tokens: Any = client.exchange(code).json
+    with app.app_context():
+        context.forget_branding()
+    with statements() as seen:
+        code = browser.authorize(client).code
+        assert code
+        assert client.exchange(code).status_code == 200
+        assert client.userinfo(tokens["access_token"]).status_code == 200
+    assert not [text for text in seen if "branding" in text]
+    with statements() as seen:
+        browser.open(f"{BASE}/account")
+        browser.open(f"{BASE}/account")
+    assert len([text for text in seen if "branding" in text]) == 1

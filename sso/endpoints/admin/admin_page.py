@@ -66,6 +66,7 @@ SECTIONS = (
     Section(N_("Emails"), "emails", area=_SERVER),
     Section(N_("Signing keys"), "keys", area=_SERVER),
     Section(N_("API tokens"), "tokens", area=_SERVER),
+    Section(N_("Appearance"), "appearance", area=_SERVER),
     Section(N_("Settings"), "settings", area=_SERVER),
 )
 

@@ -34,8 +34,7 @@ def subject_of(kind: str) -> str:
     """Return the subject of a kind of mail in the language of the page."""
     if kind not in TEXTS:
         return kind
-    settings = context.settings()
-    service = settings.name or urlsplit(settings.base_url).netloc
+    service = context.branding().name or urlsplit(context.settings().base_url).netloc
     text: str = gettext(TEXTS[kind].subject)
     return text.format_map({"service": service})
 

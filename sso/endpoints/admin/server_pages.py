@@ -36,6 +36,7 @@ from sso.web import routing
 _SOURCES = {
     setting_values.DEFAULT: N_("default"),
     setting_values.ENVIRONMENT: N_("environment"),
+    setting_values.DATABASE: N_("database"),
     setting_values.PROGRAM: N_("chosen at the start"),
 }
 _TYPES = {"oidc": "OpenID Connect", "google": "Google", "microsoft": "Microsoft",
@@ -44,7 +45,7 @@ _TYPES = {"oidc": "OpenID Connect", "google": "Google", "microsoft": "Microsoft"
 
 def settings() -> Response:
     """Show the settings, secrets hidden, with the state of worker, schema and backups."""
-    chosen = setting_values.in_use(context.settings(), os.environ)
+    chosen = setting_values.in_use(context.settings(), os.environ, context.branding())
     return admin_page.render(
         "admin/settings.html",
         "settings",

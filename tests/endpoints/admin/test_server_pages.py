@@ -80,7 +80,8 @@ def test_settings_without_secrets(app: Flask, ada: StaffBrowser) -> None:
 def test_a_file_is_named_as_the_source(app: Flask) -> None:
     with app.app_context():
         environ = {"SSO_SMTP_URL_FILE": os.devnull, "SSO_NAME": "x"}
-        by_name = {each.name: each for each in setting_values.in_use(context.settings(), environ)}
+        in_use = setting_values.in_use(context.settings(), environ, context.branding())
+        by_name = {each.name: each for each in in_use}
     assert by_name["SSO_NAME"].source == setting_values.ENVIRONMENT
 
 
