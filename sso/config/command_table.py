@@ -116,6 +116,9 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     "migrate": ("Move here from another server, as often as you like before the evening.", {
         "keycloak": ("Take over clients, groups, roles and people of a Keycloak realm.",
                      "sso.cli.migrate:keycloak"),
+        "rehearse": ("Say which requests in the access log of another server this one would "
+                     "answer otherwise.",
+                     "sso.cli.rehearse:rehearse"),
     }),
     "scim": ("Applications where people are provisioned by SCIM.", {
         "list": ("List the applications with a SCIM URL, and how many people are there.",

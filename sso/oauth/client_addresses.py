@@ -7,6 +7,8 @@ The authorization endpoint of this server is the exception: browsers come there 
 addresses, too. Its answers name the client's own issuer.
 """
 
+from collections.abc import Collection
+
 from authlib.oauth2.rfc6749.errors import UnauthorizedClientError
 
 from sso import context
@@ -20,8 +22,13 @@ def check_address(client: RegisteredClient) -> None:
     settings = context.settings()
     if not settings.issuer_aliases:
         return
-    issuer, route = settings.issuer_of(client), routing.current()
-    issuers = (route.issuers if route else None) or {settings.issuer}
+    route = routing.current()
+    check_issuer(client, (route.issuers if route else None) or {settings.issuer})
+
+
+def check_issuer(client: RegisteredClient, issuers: Collection[str]) -> None:
+    """Raise `UnauthorizedClientError` unless an address is one of the client's issuer."""
+    issuer = context.settings().issuer_of(client)
     if issuer not in issuers:
-        other = sorted(issuers)[0]
+        other = min(issuers)
         raise UnauthorizedClientError(describe(Cause.WRONG_ISSUER, name=issuer, other=other))

@@ -87,9 +87,10 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
         facts = tokens.facts_of_hint(hint) if hint else {}
         note_refusal(Event.END_SESSION_REFUSED, description, client or client_id, facts=facts)
         return LogoutRequest(client, error=description)
-    problem = _error(values, logout)
+    is_named, uri = "client_id" in values, values.get("post_logout_redirect_uri")
+    is_named |= logout.id_token_claims is not None
+    problem = error_of(logout.client, uri, is_named=is_named)
     if problem:
-        uri = values.get("post_logout_redirect_uri")
         event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
         named = client_id or str((logout.id_token_claims or {}).get("aud") or "")
         note_refusal(event, problem, logout.client or named, uri)
@@ -108,13 +109,16 @@ def _shown(uri: str) -> str:
     return quote(uri[:_LONGEST_SHOWN], safe=string.punctuation)
 
 
-def _error(values: dict[str, str], logout: EndSessionRequest) -> str | None:
-    uri = values.get("post_logout_redirect_uri")
-    if logout.client is None and ("client_id" in values or logout.id_token_claims):
+def error_of(client: RegisteredClient | None, uri: str | None, *, is_named: bool) -> str | None:
+    """Return why nobody is led to a URI after the sign-out, or `None`.
+
+    `is_named`: the request names a client, by its ID or by a hint.
+    """
+    if client is None and is_named:
         return "No client with the client_id of this request is registered and enabled."
-    if uri is None or logout.redirect_uri:
+    if uri is None or (client and client.check_post_logout_redirect_uri(uri)):
         return None
-    if logout.client is None:
+    if client is None:
         return (
             "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
             "which names the client that it is registered with."

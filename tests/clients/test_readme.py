@@ -286,6 +286,9 @@ NOT_RUN = {
         "a setting; tests/endpoints/test_old_addresses.py has it",
     ".venv/bin/flask client update CLIENT_ID --issuer https://login.example.com/realms/main":
         "tests/attacks/test_two_issuers.py runs it",
+    ".venv/bin/flask migrate rehearse access.log": "tests/cli/test_rehearse.py runs it",
+    "zcat access.log.*.gz | .venv/bin/flask migrate rehearse - --json > rehearsal.json":
+        "tests/cli/test_rehearse.py runs it with a file",
     ".venv/bin/flask client update CLIENT_ID --issuer new":
         "tests/endpoints/test_old_addresses.py runs it",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
