@@ -26,7 +26,7 @@ from sso.extensions import db
 from sso.flow import attributes as attribute_rules
 from sso.flow import moments
 from sso.flow.request import AuthorizationRequest
-from sso.imports.person import Person
+from sso.imports.person import Factors, Person
 from sso.mfa import passkeys, policy, totp
 from sso.models import (
     Api,
@@ -69,6 +69,7 @@ from sso.services import (
     mail_links,
     mail_queue,
     mcp_servers,
+    migrated_factors,
     migrating,
     notifications,
     own_apis,
@@ -419,6 +420,8 @@ CASES = [
         importing.Rules("there"), overwrite=False),
     Case(migrating.change_person, lambda _, made: migrating.change_person(OLGA, made, "there"),
          "user_changed", "", lambda w: _changed_person(w)),
+    act(migrated_factors.take, "factor_added", "",
+        lambda w: {w.user.id: Factors(totp="NZGTARSVIE2EEUCTIZXHO2SPGVGUI3JQ")}),
     plain(migrating.digests, "", Person("user 1", "erin@example.com", "Erin")),
     plain(migrating.group_findings, "", ["a, b"]),
     act(authentication.sign_out, "", "", user),

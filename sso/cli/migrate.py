@@ -14,11 +14,12 @@ from typing import Any
 import click
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, database
+from sso import audit, context, database
 from sso.cli.commands import (
     Failure,
     Group,
     json_option,
+    named_texts,
     quiet_terminal,
     resolve,
     slow_passwords_option,
@@ -33,16 +34,29 @@ from sso.imports import keycloak_clients, keycloak_people, keycloak_realm, readi
 from sso.imports.files import Advance
 from sso.imports.findings import Fate, Finding
 from sso.imports.keycloak_clients import Answers
-from sso.imports.keycloak_realm import STORAGE, Realm, Roles
-from sso.imports.person import FileProblem, Person, text
+from sso.imports.keycloak_credentials import Here
+from sso.imports.keycloak_realm import RP_IDS, STORAGE, Realm, Roles
+from sso.imports.person import (
+    APPS,
+    CODES,
+    IDENTITIES,
+    KEYS,
+    FileProblem,
+    Person,
+    text,
+)
+from sso.mfa import passkeys
+from sso.process.program import COMMAND
 from sso.services import attributes, migrating
 from sso.services.checks import Invalid
 from sso.services.importing import MOST_METHODS, Methods, Outcome, Rules
+from sso.services.importing import Fate as ImportFate
 from sso.services.migrating import Kept, NewClient, PlannedClient, Update
 from sso.store import users
 
 group = Group("migrate")
 _TRIES = 3
+CONSENTS = "consents"
 _MOST_UPDATES = 100  # that the report names
 _SIGNS = {
     Fate.TAKEN: "+", Fate.CHANGED: "~", Fate.KEPT: "=", Fate.NOT_TAKEN: "-", Fate.QUESTION: "?",
@@ -69,9 +83,18 @@ class Migration:
     updates: Counter[Fate] = field(default_factory=Counter)
     updated: list[dict[str, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    factors: Counter[str] = field(default_factory=Counter)  # of people who are new
 
-    def add(self, outcomes: Iterable[Outcome], updates: Iterable[Update]) -> None:
+    def add(self, outcomes: Sequence[Outcome], updates: Iterable[Update]) -> None:
         self.people.add(outcomes)
+        for outcome in outcomes:
+            if outcome.fate is ImportFate.IMPORTED:
+                factors = outcome.person.factors
+                self.factors[APPS] += bool(factors.totp)
+                self.factors[KEYS] += len(factors.passkeys)
+                self.factors[CODES] += bool(factors.recovery_codes)
+                self.factors[IDENTITIES] += len(factors.identities)
+                self.factors[CONSENTS] += len(factors.consents)
         for update in updates:
             self.updates[update.fate] += 1
             if len(self.updated) < _MOST_UPDATES:
@@ -104,6 +127,19 @@ class Migration:
     help="Take secrets of fewer than 32 characters, too, which must be random.",
 )  # fmt: skip
 @click.option(
+    "--rp-id", metavar="HOST",
+    help="The host name of Keycloak, to which its passkeys are bound; they are taken if this "
+    "server has the same.",
+)  # fmt: skip
+@click.option(
+    "--provider", "providers", metavar="ALIAS=ID", multiple=True,
+    help="The sign-in provider here that an identity provider there is, to take people's links.",
+)  # fmt: skip
+@click.option(
+    "--issuer", metavar="URL",
+    help="The issuer of the realm, which the clients keep; see SSO_ISSUER_ALIASES.",
+)  # fmt: skip
+@click.option(
     "--overwrite", is_flag=True, help="Also take what was changed, added or deleted here."
 )
 @click.option(
@@ -122,8 +158,9 @@ class Migration:
 @json_option
 def keycloak(
     paths: tuple[Path, ...], is_plan: bool, redirect_uris: tuple[str, ...],
-    secrets: tuple[str, ...], short_secrets: bool, overwrite: bool, allow_admins: bool,
-    drop_passwords: bool, source: str | None, slow_passwords: bool, as_json: bool,
+    secrets: tuple[str, ...], short_secrets: bool, rp_id: str | None, providers: tuple[str, ...],
+    issuer: str | None, overwrite: bool, allow_admins: bool, drop_passwords: bool,
+    source: str | None, slow_passwords: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Take over clients, groups, roles and people of a Keycloak realm.
 
@@ -134,6 +171,7 @@ def keycloak(
         _by_client(redirect_uris, "--redirect-uri"),
         {name: resolve(values[-1]) for name, values in _by_client(secrets, "--secret").items()},
         short_secrets,
+        issuer,
     )
     _require_files(paths)
     problem = None
@@ -155,7 +193,8 @@ def keycloak(
                 migration.definitions, migration.groups,
             )  # fmt: skip
             db.session.commit()
-        people = keycloak_people.read(paths, roles, "keycloak", advance, migration.counts)
+        here = _here(realm, rp_id, named_texts(providers, "provider"))
+        people = keycloak_people.read(paths, roles, "keycloak", advance, migration.counts, here)
         try:
             with _definitions(migration):
                 for batch in filter(None, batches(people)):
@@ -166,6 +205,26 @@ def keycloak(
     _print(migration, as_json, complete=not problem)
     if problem:
         raise Failure(f"{problem}; nothing after this was read")
+
+
+def _here(realm: Realm, rp_id: str | None, providers: Mapping[str, str]) -> Here:
+    """Return which factors can be taken. Raises `Failure` for an unknown provider."""
+    own = passkeys.rp_id().lower()
+    hosts = {kind: text(realm.settings.get(name)) or rp_id or "" for kind, name in RP_IDS.items()}
+    return Here(
+        {kind: bool(own) and host.lower() == own for kind, host in hosts.items()},
+        {alias: _provider(realm, alias, name) for alias, name in providers.items()},
+    )
+
+
+def _provider(realm: Realm, alias: str, name: str) -> tuple[str, str]:
+    if alias not in {text(provider.get("alias")) for provider in realm.providers}:
+        raise Failure(f"the realm has no identity provider {alias}")
+    provider = context.upstreams().find(name)
+    issuer = getattr(provider, "issuer", None)
+    if provider is None or not issuer or not provider.REDIRECTS:
+        raise Failure(f"there is no OpenID Connect provider {name} here; see: {COMMAND} settings")
+    return provider.id, str(issuer)
 
 
 def _by_client(options: Sequence[str], flag: str) -> dict[str, list[str]]:
@@ -357,6 +416,10 @@ def _print(migration: Migration, as_json: bool, *, complete: bool) -> None:
             some = [person for person in migration.updated if person["fate"] == fate.value]
             for person in some[:5]:
                 print_line(f"      {' · '.join(filter(None, (person['email'], person['why'])))}")
+    would = "would be taken" if migration.is_plan else "taken"
+    for label, count in migration.factors.items():
+        if count:
+            print_line(f"{count:,} {label} {would}")
     for label, count in sorted(migration.counts.items()):
         if count:
             print_line(f"{count:,} {label}")
@@ -423,5 +486,6 @@ def _as_json(migration: Migration, complete: bool) -> dict[str, Any]:
             "updates": {fate.value: count for fate, count in migration.updates.items()},
             "updated": migration.updated,
             "counts": {label: count for label, count in migration.counts.items() if count},
+            "factors": {label: count for label, count in migration.factors.items() if count},
         },
     }

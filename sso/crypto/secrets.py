@@ -108,6 +108,16 @@ def digest(secret: str) -> str:
     return "sha256:" + hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def digest_of_foreign_code(hashed: bytes) -> str:
+    """Return the digest that is stored for a recovery code of which only the SHA-512 is known."""
+    return "sha512-sha256:" + hashlib.sha256(hashed).hexdigest()
+
+
+def foreign_code_digest(code: str) -> str:
+    """Return the digest of a recovery code that another server made; see above."""
+    return digest_of_foreign_code(hashlib.sha512(code.encode("utf-8", "surrogatepass")).digest())
+
+
 def matches(secret: str, stored: str) -> bool:
     """Compare a presented secret with a stored digest, in constant time."""
     return hmac.compare_digest(digest(secret).encode(), stored.encode())

@@ -71,11 +71,12 @@ _ENCRYPTED = ("id.token.encrypted.response.alg", "user.info.encrypted.response.a
 
 @dataclass(frozen=True)
 class Answers:
-    """What the operator said, by client: exact redirect URIs, and secrets."""
+    """What the operator said: exact redirect URIs and secrets, by client; the issuer of all."""
 
     redirect_uris: Mapping[str, Sequence[str]] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     short_secrets: bool = False
+    issuer: str | None = None
 
 
 @dataclass
@@ -185,6 +186,8 @@ class _Conversion:
             step()
             if self._out.fields is None:
                 return
+        if self._answers.issuer:
+            self._set("issuer", self._answers.issuer)
         self._tokens()
         self._scopes()
         self._claims()

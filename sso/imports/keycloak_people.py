@@ -9,9 +9,10 @@ from typing import Any
 
 from sso.flow import attributes
 from sso.flow.profile_claims import CLAIMS
-from sso.imports import reading
+from sso.imports import keycloak_credentials, reading
 from sso.imports.files import Advance, Scratch, entries
 from sso.imports.formats import KEYCLOAK_PLACES, keycloak_person
+from sso.imports.keycloak_credentials import Here
 from sso.imports.keycloak_mappers import attribute_name
 from sso.imports.keycloak_realm import PROFILE, Realm, Roles, administers_keycloak
 from sso.imports.person import SHOWN, Person, flag, mapping, text, texts
@@ -23,7 +24,12 @@ _PROPERTIES = ("username", "email", "firstName", "lastName")
 
 
 def read(
-    paths: Sequence[Path], roles: Roles, source: str, advance: Advance, counts: Counter[str]
+    paths: Sequence[Path],
+    roles: Roles,
+    source: str,
+    advance: Advance,
+    counts: Counter[str],
+    here: Here | None = None,
 ) -> Iterator[Person]:
     """Yield the people in files. Raises `FileProblem`.
 
@@ -38,6 +44,7 @@ def read(
                     continue
                 counts[ADMINISTRATORS] += administers_keycloak(content)
                 person = _person(content, f"user {number}", roles)
+                keycloak_credentials.take(person, content, here or Here())
                 if person.refused is None:
                     person.refused = reading.finished(person, source, scratch)
                 person.email = person.email[:SHOWN] if person.refused else person.email

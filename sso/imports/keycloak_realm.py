@@ -31,7 +31,11 @@ _LISTS: Mapping[Place, str] = {
 KEYS, PROFILE = "org.keycloak.keys.KeyProvider", "org.keycloak.userprofile.UserProfileProvider"
 STORAGE = "org.keycloak.storage.UserStorageProvider"
 _COMPONENTS = (KEYS, PROFILE, STORAGE)
-_SETTINGS = ("defaultSignatureAlgorithm", "keycloakVersion", "webAuthnPolicyRpId")
+RP_IDS = {
+    "webauthn": "webAuthnPolicyRpId",
+    "webauthn-passwordless": "webAuthnPolicyPasswordlessRpId",
+}
+_SETTINGS = ("defaultSignatureAlgorithm", "keycloakVersion", *RP_IDS.values())
 
 
 class _Places:

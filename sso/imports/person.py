@@ -25,6 +25,42 @@ class FileProblem(OperatorError):
     within: str = ""
 
 
+@dataclass(frozen=True)
+class StoredPasskey:
+    """A passkey of another server with the same relying party; base64url, as it is stored here."""
+
+    credential_id: str
+    public_key: str
+    sign_count: int
+    transports: str
+    name: str
+
+
+@dataclass
+class Factors:
+    """Second factors and links of a person, as they are stored here.
+
+    `totp`: the secret in base32. `recovery_codes`: digests. `identities`: the provider's ID here,
+    the issuer and the subject. `consents`: scopes by client ID.
+    """
+
+    totp: str = ""
+    passkeys: list[StoredPasskey] = field(default_factory=list)
+    recovery_codes: list[str] = field(default_factory=list)
+    identities: list[tuple[str, str, str]] = field(default_factory=list)
+    consents: dict[str, list[str]] = field(default_factory=dict)
+
+    def labels(self) -> list[str]:
+        """Return a text for each, without the secrets: what was taken once is not taken again."""
+        return [
+            *(["totp"] if self.totp else ()),
+            *(f"passkey {passkey.credential_id[:40]}" for passkey in self.passkeys),
+            *(["recovery codes"] if self.recovery_codes else ()),
+            *(f"identity {issuer} {subject}" for _, issuer, subject in self.identities),
+            *(f"consent {client_id}" for client_id in self.consents),
+        ]
+
+
 @dataclass
 class Person:
     """A person of an export; the values are checked when they are imported.
@@ -32,7 +68,7 @@ class Person:
     `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
     specific to this person. `attributes`: texts that stand for values.
     `names_attributes`: the file means attributes of this server. `lost`: data of the export that
-    cannot be imported.
+    cannot be imported. `factors`: only a migration takes them.
     """
 
     where: str
@@ -52,6 +88,7 @@ class Person:
     lost: list[str] = field(default_factory=list)
     refused: str | None = None
     detail: str = ""
+    factors: Factors = field(default_factory=Factors)
 
     def take_password(self, make: Callable[[], str | None]) -> None:
         try:

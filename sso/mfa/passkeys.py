@@ -177,10 +177,11 @@ def _accept(
         return None
     passkey, user = passkey_and_user
     handle = credential.response.user_handle
+    handles = (user.id.bytes, str(user.id).encode())  # those of Keycloak are texts
     if owner is None:
-        is_theirs = handle == user.id.bytes  # §7.2 step 6: the authenticator has to name the user
+        is_theirs = handle in handles  # §7.2 step 6: the authenticator has to name the user
     else:
-        is_theirs = user.id == owner.id and handle in (None, b"", user.id.bytes)
+        is_theirs = user.id == owner.id and handle in (None, b"", *handles)
     if not is_theirs:
         return None
     try:

@@ -61,20 +61,18 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
+    row = taken_over(user_id, secret)
+    row.last_step, row.last_used_at = step, row.created_at
+    factors.add_totp_secret(row)
+    return True
+
+
+def taken_over(user_id: UUID, secret: str) -> TotpSecret:
+    """Return the row of a secret whose codes were accepted elsewhere; it is not stored yet."""
     encrypted = crypto_secrets.encrypt(
         context.settings().secret_keys, _purpose(user_id), secret.encode()
     )
-    now = clock.now()
-    factors.add_totp_secret(
-        TotpSecret(
-            user_id=user_id,
-            sealed_secret=encrypted,
-            last_step=step,
-            created_at=now,
-            last_used_at=now,
-        )
-    )
-    return True
+    return TotpSecret(user_id=user_id, sealed_secret=encrypted, created_at=clock.now())
 
 
 def accept(user_id: UUID, code: str) -> bool:
@@ -151,10 +149,14 @@ def renew_recovery_codes(user_id: UUID) -> list[str]:
 
 
 def accept_recovery_code(user_id: UUID, code: str) -> bool:
-    """Use a recovery code up; return False if the user has no such code. Does not commit."""
+    """Use a recovery code up; return False if the user has no such code. Does not commit.
+
+    Codes that Keycloak made are in capital letters.
+    """
+    normal, now = _normal_recovery_code(code), clock.now()
     return factors.use_recovery_code(
-        user_id, crypto_secrets.digest(_normal_recovery_code(code)), clock.now()
-    )
+        user_id, crypto_secrets.digest(normal), now
+    ) or factors.use_recovery_code(user_id, crypto_secrets.foreign_code_digest(normal.upper()), now)
 
 
 def _recovery_code() -> str:

@@ -20,7 +20,15 @@ from sso.extensions import db
 from sso.imports.findings import Fate, Finding
 from sso.imports.person import Person
 from sso.models import Client
-from sso.services import accounts, attributes, checks, clients, credentials, importing
+from sso.services import (
+    accounts,
+    attributes,
+    checks,
+    clients,
+    credentials,
+    importing,
+    migrated_factors,
+)
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
@@ -209,7 +217,7 @@ class Update:
 
     `fate`: CHANGED if `change_person` takes that, KEPT if the person changed here, too, or was
     deleted here, NOT_TAKEN if it is refused here. `outcome`: what the export says, as it is taken;
-    `version`: of the user who was compared with it.
+    `version`: of the user who was compared with it; `factors`: labels of those taken before.
     """
 
     person: Person
@@ -218,6 +226,7 @@ class Update:
     outcome: Outcome | None = None
     version: int | None = None
     has_new_password: bool = False
+    factors: Sequence[str] = ()
 
 
 @audit.acting
@@ -251,7 +260,11 @@ def take_people(
     updates += _changed(actor, candidates, taken, rules, overwrite)
     if not rules.is_plan:
         added = [o.person for o in outcomes if o.fate is importing.Fate.IMPORTED]
-        _record([ids[person.user_id] for person in added if person.user_id], rules.source)
+        whole = {person.user_id: ids[person.user_id] for person in added if person.user_id}
+        db.session.flush()
+        factors = {user_id: person.factors for user_id, person in whole.items()}
+        migrated_factors.take(actor, factors)
+        _record([*whole.values()], rules.source)
     return outcomes, updates
 
 
@@ -260,7 +273,14 @@ def _record(people: Sequence[Person], source: str) -> None:
     db.session.flush()
     versions = migrated.versions([person.user_id for person in people if person.user_id])
     records = [
-        (str(person.user_id), {**digests(person), "version": versions[person.user_id]})
+        (
+            str(person.user_id),
+            {
+                **digests(person),
+                "version": versions[person.user_id],
+                "factors": person.factors.labels(),
+            },
+        )
         for person in people
         if person.user_id in versions
     ]
@@ -288,6 +308,7 @@ def _changed(
         record, version = taken.get(str(person.user_id), {}), versions.get(person.user_id)
         has_new_password = digests(person)["password"] != record.get("password")
         update = Update(person, Fate.CHANGED, "", outcome, version, has_new_password)
+        update.factors = record.get("factors", ())
         if outcome.fate is not importing.Fate.IMPORTED:
             update.fate, update.why = Fate.NOT_TAKEN, outcome.reason
         elif version != record.get("version") and not overwrite:
@@ -326,6 +347,7 @@ def change_person(actor: Actor, update: Update, source: str) -> None:
     if person.password_hash and update.has_new_password:
         users.note_foreign_hashes({outcome.method} if outcome.method else set())
         credentials.take_over_password(actor, user, person.password_hash)
+    migrated_factors.take(actor, {user_id: update.person.factors}, {user_id: update.factors})
     _record([update.person], source)
 
 
@@ -333,7 +355,8 @@ def digests(person: Person) -> dict[str, str]:
     """Return digests of a person of an export, and of the password hash alone."""
     content = [
         person.email, person.name, person.email_verified, person.disabled, person.groups,
-        person.claims, person.attributes, person.password_hash,
+        person.claims, person.attributes, person.password_hash, person.factors.labels(),
+        person.factors.totp, person.factors.recovery_codes,
     ]  # fmt: skip
     whole = json.dumps(content, sort_keys=True, default=str)
     return {"person": _digest(whole), "password": _digest(person.password_hash or "")}

@@ -3,7 +3,7 @@
 They decide that a passkey's answer, a time step and a recovery code are each used only once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select,
 
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret, User
-from sso.store import prepared, users
+from sso.store import lists, prepared, users
 from sso.store.lists import write, write_one
 
 
@@ -42,6 +42,24 @@ def find_passkey_with_user(credential_id: str) -> tuple[Passkey, User] | None:
 def add_passkey(passkey: Passkey) -> None:
     """Store a passkey. Raises `IntegrityError` if the credential is registered already."""
     db.session.add(passkey)
+    db.session.flush()
+
+
+def present(
+    user_ids: Collection[UUID], credential_ids: Collection[str]
+) -> tuple[set[UUID], set[UUID], set[str]]:
+    """Return those of these users who have an authenticator app, those with recovery codes, and
+    those of these credentials that are registered.
+    """
+    apps = lists.rows_with(select(TotpSecret.user_id), TotpSecret.user_id, user_ids)
+    codes = lists.rows_with(select(RecoveryCode.user_id), RecoveryCode.user_id, user_ids)
+    keys = lists.rows_with(select(Passkey.credential_id), Passkey.credential_id, credential_ids)
+    return {row[0] for row in apps}, {row[0] for row in codes}, {row[0] for row in keys}
+
+
+def add_all(rows: Sequence[Passkey | TotpSecret | RecoveryCode]) -> None:
+    """Store factors. Raises `IntegrityError` if one is there already."""
+    db.session.add_all(rows)
     db.session.flush()
 
 

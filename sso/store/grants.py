@@ -32,7 +32,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.flow.resources import qualified
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import clients, prepared
+from sso.store import clients, lists, prepared
 from sso.store.clients import RegisteredClient
 from sso.store.groups import has_member
 from sso.store.users import ENABLED, USER_PROFILE, UserProfile, profile_of
@@ -319,6 +319,20 @@ def remember_consent(
     consent.updated_at = now
     db.session.flush()
     return now
+
+
+def take_over_consents(rows: Sequence[tuple[UUID, str, str]]) -> None:
+    """Store consents that users gave at another server: user, client, scopes. Decisions that are
+    here stay.
+    """
+    now = clock.now()
+    values = [
+        {"user_id": user_id, "client_id": client_id, "scope": scope, "declined": "",
+         "created_at": now, "updated_at": now}
+        for user_id, client_id, scope in rows
+    ]  # fmt: skip
+    for batch in lists.batches(values, 1_000):
+        dialects.insert_or_ignore(Consent, batch)
 
 
 def _merged(scope: str, added: Iterable[str], removed: Iterable[str]) -> str:

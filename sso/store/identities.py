@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
-from sso.store import users
+from sso.store import lists, users
 from sso.store.lists import write, write_one
 
 
@@ -37,6 +37,12 @@ def usage(provider: str) -> tuple[int, datetime | None]:
     statement = select(func.count(), func.max(Identity.last_used_at))
     count, last_used = db.session.execute(statement.where(Identity.provider == provider)).one()
     return count, last_used
+
+
+def linked(issuer: str, subjects: Collection[str]) -> set[str]:
+    """Return those of these subjects of an issuer that are linked to a user."""
+    statement = select(Identity.subject).where(Identity.issuer == issuer)
+    return {row[0] for row in lists.rows_with(statement, Identity.subject, subjects)}
 
 
 def add(identity: Identity) -> None:

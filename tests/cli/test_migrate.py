@@ -380,3 +380,24 @@ def test_one_person_who_is_refused_does_not_stop_the_others(app: Flask, migrate:
     assert migrate(after)["people"]["updates"] == {"not_taken": 1, "changed": 1}
     assert person(app, "dana@example.com").name == "Dana Doe"
     assert person(app, "erin@example.com").name == "Erin New"
+
+
+def test_clients_keep_the_issuer_that_this_server_answers_under(
+    make_app: Callable[..., Flask], tmp_path: Path
+) -> None:
+    issuer = "https://login.example.com/realms/acme"
+    app = make_app(SSO_ISSUER_ALIASES=f"{issuer}=keycloak")
+    path = tmp_path / "realm.json"
+    path.write_text(json.dumps(ACME))
+    command = ["migrate", "keycloak", str(path), "--json", "--issuer"]
+    other = app.test_cli_runner().invoke(args=[*command, f"{issuer}/other"])
+    assert json.loads(other.stdout)["clients"]["wiki"] == "not_taken"
+    done = app.test_cli_runner().invoke(args=[*command, issuer])
+    assert json.loads(done.stdout)["clients"]["wiki"] == "taken"
+    assert registered(app, "wiki").client_metadata["issuer"] == issuer
+    # An application that was moved to the new issuer stays there.
+    with app.app_context():
+        clients.change(OLGA, "wiki", {"issuer": None})
+        db.session.commit()
+    app.test_cli_runner().invoke(args=[*command, issuer])
+    assert "issuer" not in registered(app, "wiki").client_metadata

@@ -76,3 +76,30 @@ def realm(**more: Any) -> dict[str, Any]:
         "clientScopes": [],
     }  # fmt: skip
     return usual | more
+
+
+def otp(secret: str = "nM0FUA4BPSFnwjO5MDm0", **data: Any) -> dict[str, Any]:
+    usual = {"subType": "totp", "digits": 6, "counter": 0, "period": 30, "algorithm": "HmacSHA1"}
+    return {"type": "otp", "userLabel": "Phone", "secretData": json.dumps({"value": secret}),
+            "credentialData": json.dumps(usual | data)}  # fmt: skip
+
+
+def passkey(credential_id: bytes, public_key: bytes, **data: Any) -> dict[str, Any]:
+    usual = {
+        "aaguid": "01020304-0506-0708-0102-030405060708", "counter": 1,
+        "credentialId": base64.b64encode(credential_id).decode(),
+        "credentialPublicKey": base64.urlsafe_b64encode(public_key).decode().rstrip("="),
+        "attestationStatementFormat": "none", "transports": ["internal"],
+    }  # fmt: skip
+    return {"type": "webauthn-passwordless", "userLabel": "My key", "secretData": "{}",
+            "credentialData": json.dumps(usual | data)}  # fmt: skip
+
+
+def recovery_codes(*codes: str, algorithm: str = "SHA-512") -> dict[str, Any]:
+    hashes = [
+        {"number": number,
+         "encodedHashedValue": base64.b64encode(hashlib.sha512(code.encode()).digest()).decode()}
+        for number, code in enumerate(codes, 1)
+    ]  # fmt: skip
+    return {"type": "recovery-authn-codes", "secretData": json.dumps({"codes": hashes}),
+            "credentialData": json.dumps({"algorithm": algorithm})}  # fmt: skip

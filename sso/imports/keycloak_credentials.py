@@ -1,0 +1,169 @@
+"""Second factors of a person of a Keycloak realm, their links to providers, and their consents.
+
+Passkeys are bound to a host name, the relying party: they are only taken if it stays.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sso.crypto import secrets
+from sso.imports.person import (
+    APPS,
+    CODES,
+    IDENTITIES,
+    KEYS,
+    Factors,
+    Person,
+    StoredPasskey,
+    mapping,
+    text,
+    texts,
+)
+
+MOST_PASSKEYS, MOST_IDENTITIES = 20, 20
+_MOST_CODES = 100
+_TOTP = {"subType": "totp", "digits": 6, "period": 30, "algorithm": "HmacSHA1"}
+_SECRET_BYTES = range(10, 129)
+_CREDENTIAL_BYTES = range(1, 1024)
+_LABEL = 60  # characters of the name of a passkey
+_PASSKEYS = ("webauthn", "webauthn-passwordless")
+OTHER_APPS = "authenticator apps that are not TOTP with 6 digits, 30 seconds and SHA-1"
+MORE_APPS = "authenticator apps besides the first"
+OTHER_HOST = f"{KEYS}, which are bound to another host name (see --rp-id)"
+ONLY_CODES = f"{CODES} of people without a factor that they replace"
+_BROKEN_KEYS = f"{KEYS} that cannot be read"
+
+
+@dataclass(frozen=True)
+class Here:
+    """What this server says about factors.
+
+    `has_same_host`: by type, whether passkeys there have the relying party of this server.
+    `providers`: by alias there, the ID and the issuer of the provider here.
+    """
+
+    has_same_host: Mapping[str, bool] = field(default_factory=dict)
+    providers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def take(person: Person, entry: dict[str, Any], here: Here) -> None:
+    """Set the factors of a person, and name those that are lost."""
+    credentials = entry.get("credentials")
+    lost = [name for name in person.lost if name not in (APPS, KEYS, CODES, IDENTITIES)]
+    factors = Factors()
+    for credential in map(mapping, credentials if isinstance(credentials, list) else ()):
+        if problem := _take(factors, credential, here):
+            lost.append(problem)
+    if factors.recovery_codes and not (factors.totp or factors.passkeys):
+        factors.recovery_codes = []
+        lost.append(ONLY_CODES)
+    lost += _identities(factors, entry, here)
+    consents = entry.get("clientConsents")
+    for consent in map(mapping, consents if isinstance(consents, list) else ()):
+        if client_id := text(consent.get("clientId")):
+            factors.consents[client_id] = texts(consent.get("grantedClientScopes"))
+    person.factors, person.lost = factors, lost
+
+
+def _take(factors: Factors, credential: dict[str, Any], here: Here) -> str | None:
+    """Take one credential. Returns why it is lost."""
+    kind = text(credential.get("type"))
+    data, secret = _json(credential.get("credentialData")), _json(credential.get("secretData"))
+    if kind in ("otp", "totp", "hotp"):
+        return _take_totp(factors, data, secret)
+    if kind in _PASSKEYS:
+        if not here.has_same_host.get(kind):
+            return OTHER_HOST
+        passkey = _passkey(data, text(credential.get("userLabel")))
+        if passkey is None or len(factors.passkeys) >= MOST_PASSKEYS:
+            return _BROKEN_KEYS
+        factors.passkeys.append(passkey)
+    elif kind == "recovery-authn-codes":
+        codes = list(_codes(data, secret))
+        if not codes:
+            return CODES
+        factors.recovery_codes = codes
+    return None
+
+
+def _take_totp(factors: Factors, data: dict[str, Any], secret: dict[str, Any]) -> str | None:
+    if any(data.get(name, usual) != usual for name, usual in _TOTP.items()):
+        return OTHER_APPS
+    if factors.totp:
+        return MORE_APPS
+    value = secret.get("value")
+    if not isinstance(value, str):
+        return OTHER_APPS
+    if data.get("secretEncoding") == "BASE32":
+        try:
+            raw = base64.b32decode(value.upper() + "=" * (-len(value) % 8))
+        except binascii.Error:
+            return OTHER_APPS
+    else:
+        raw = value.encode("utf-8", "surrogatepass")
+    if len(raw) not in _SECRET_BYTES:
+        return OTHER_APPS
+    factors.totp = base64.b32encode(raw).decode().rstrip("=")
+    return None
+
+
+def _passkey(data: dict[str, Any], label: str) -> StoredPasskey | None:
+    key, count = _bytes(data.get("credentialPublicKey")), data.get("counter", 0)
+    credential_id = _bytes(data.get("credentialId"))
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**32
+    if not key or len(credential_id) not in _CREDENTIAL_BYTES or not is_count or len(key) > 4096:
+        return None
+    transports = [name for name in texts(data.get("transports")) if name.isascii()]
+    name = " ".join("".join(c for c in label if c == " " or c.isprintable()).split())
+    return StoredPasskey(
+        _base64url(credential_id), _base64url(key), count,
+        " ".join(transports)[:100], name[:_LABEL] or "Passkey",
+    )  # fmt: skip
+
+
+def _codes(data: dict[str, Any], secret: dict[str, Any]) -> Iterator[str]:
+    """Yield the digests of recovery codes, of which Keycloak has the hashes."""
+    listed = secret.get("codes")
+    if data.get("algorithm") != "SHA-512" or not isinstance(listed, list):
+        return
+    for code in map(mapping, listed[:_MOST_CODES]):
+        hashed = _bytes(code.get("encodedHashedValue"))
+        if len(hashed) == 64:
+            yield secrets.digest_of_foreign_code(hashed)
+
+
+def _identities(factors: Factors, entry: dict[str, Any], here: Here) -> Iterator[str]:
+    listed = entry.get("federatedIdentities")
+    for identity in map(mapping, listed if isinstance(listed, list) else ()):
+        provider = here.providers.get(text(identity.get("identityProvider")))
+        subject = text(identity.get("userId"))
+        if provider and 0 < len(subject) <= 255 and len(factors.identities) < MOST_IDENTITIES:
+            factors.identities.append((*provider, subject))
+        else:
+            yield f"{IDENTITIES} (see --provider)"
+
+
+def _json(value: Any) -> dict[str, Any]:
+    try:
+        return mapping(json.loads(value[:20_000]) if isinstance(value, str) else value)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _bytes(value: Any) -> bytes:
+    """Decode base64 or base64url, with or without padding; empty if it is neither."""
+    if not isinstance(value, str):
+        return b""
+    plain = value.rstrip("=").translate(str.maketrans("-_", "+/"))
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

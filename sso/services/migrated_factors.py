@@ -1,0 +1,104 @@
+"""Second factors, links to providers and consents of people who come from another server.
+
+They were proven there. Nobody is mailed, and no session ends: these people have none here yet.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.imports.person import Factors
+from sso.mfa import passkey_names, totp
+from sso.models import Identity, Passkey, RecoveryCode, TotpSecret
+from sso.store import clients, factors, grants, identities
+
+
+@audit.acting
+def take(
+    actor: Actor,
+    by_user: Mapping[UUID, Factors],
+    taken: Mapping[UUID, Collection[str]] | None = None,
+) -> None:
+    """Store the factors of users who are here, unless they have them.
+
+    `taken`: labels of what was taken before, and may have been removed here since. Raises
+    `IntegrityError` if somebody registers one of them at this moment.
+    """
+    before = taken or {}
+    rows: list[Passkey | TotpSecret | RecoveryCode] = []
+    credential_ids = [key.credential_id for f in by_user.values() for key in f.passkeys]
+    with_app, with_codes, registered = factors.present(by_user.keys(), credential_ids)
+    for user_id, new in by_user.items():
+        earlier_labels = before.get(user_id, ())
+        if new.totp and user_id not in with_app and "totp" not in earlier_labels:
+            rows.append(totp.taken_over(user_id, new.totp))
+            audit.event(Event.FACTOR_ADDED, by=actor.by, user=user_id, kind="totp")
+        for passkey in _passkeys(user_id, new, earlier_labels, registered):
+            rows.append(passkey)
+            audit.event(Event.FACTOR_ADDED, by=actor.by, user=user_id, kind="passkey")
+        if user_id not in with_codes and "recovery codes" not in earlier_labels:
+            codes = dict.fromkeys(new.recovery_codes)
+            rows += [RecoveryCode(user_id=user_id, digest=code) for code in codes]
+    factors.add_all(rows)
+    _link(actor, by_user, before)
+    _consent(by_user, before)
+
+
+def _passkeys(
+    user_id: UUID, new: Factors, earlier_labels: Collection[str], registered: set[str]
+) -> list[Passkey]:
+    passkeys: list[Passkey] = []
+    for key in new.passkeys:
+        label = f"passkey {key.credential_id[:40]}"
+        if key.credential_id in registered or label in earlier_labels:
+            continue
+        registered.add(key.credential_id)
+        passkeys.append(
+            Passkey(
+                user_id=user_id,
+                name=passkey_names.distinct(key.name, [other.name for other in passkeys]),
+                credential_id=key.credential_id,
+                public_key=key.public_key,
+                transports=key.transports,
+                sign_count=key.sign_count,
+                # Keycloak does not say; so nobody is told that it cannot be copied.
+                is_synced=True,
+                created_at=clock.now(),
+            )
+        )
+    return passkeys
+
+
+def _link(
+    actor: Actor, by_user: Mapping[UUID, Factors], before: Mapping[UUID, Collection[str]]
+) -> None:
+    subjects: dict[str, set[str]] = {}
+    for new in by_user.values():
+        for _, issuer, subject in new.identities:
+            subjects.setdefault(issuer, set()).add(subject)
+    linked = {issuer: identities.linked(issuer, some) for issuer, some in subjects.items()}
+    for user_id, new in by_user.items():
+        for provider, issuer, subject in new.identities:
+            label = f"identity {issuer} {subject}"
+            if subject in linked[issuer] or label in before.get(user_id, ()):
+                continue
+            linked[issuer].add(subject)
+            identities.add(
+                Identity(user_id=user_id, provider=provider, issuer=issuer, subject=subject)
+            )
+            audit.event(Event.IDENTITY_LINKED, by=actor.by, user=user_id, provider=provider)
+
+
+def _consent(by_user: Mapping[UUID, Factors], before: Mapping[UUID, Collection[str]]) -> None:
+    client_ids = {client_id for new in by_user.values() for client_id in new.consents}
+    scopes = {row.client_id: row.scope.split() for row in clients.with_ids(client_ids)}
+    rows: list[tuple[UUID, str, str]] = []
+    for user_id, new in by_user.items():
+        for client_id, allowed in new.consents.items():
+            if f"consent {client_id}" not in before.get(user_id, ()):
+                possible: Sequence[str] = scopes.get(client_id, ())
+                scope = " ".join(word for word in possible if word in ("openid", *allowed))
+                rows += [(user_id, client_id, scope)] if scope else []
+    grants.take_over_consents(rows)
