@@ -59,8 +59,8 @@ from sso.services import (
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
 from sso.services.declared_accounts import Declaration, Planned
+from sso.store import client_work, sessions, users
 from sso.store import clients as stored_clients
-from sso.store import sessions, users
 
 FORMAT = 1
 HEADER = f"""\
@@ -440,7 +440,8 @@ def _find_surplus(content: Mapping[str, list[Entry]], work: Work) -> None:
         work.attributes.surplus = declared_attributes.surplus(content["attributes"])
     if "clients" in content:
         client_ids = {entry["client_id"] for entry in content["clients"]}
-        work.surplus_clients = sorted(set(stored_clients.ids()) - client_ids)
+        rest = set(stored_clients.ids()) - client_work.being_deleted()
+        work.surplus_clients = sorted(rest - client_ids)
     if "users" in content:
         ids = {str(entry["id"]).lower() for entry in content["users"] if "id" in entry}
         emails = {str(entry["email"]).strip().lower() for entry in content["users"]}

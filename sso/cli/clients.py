@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sso import audit, clock, context
-from sso.cli.commands import Group, confirm, json_option, only, unknown, yes_option
+from sso.cli.commands import Group, confirm, json_option, only, print_work, unknown, yes_option
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.config import client_fields, images, urls
 from sso.config.auth_methods import NO_AUTH_METHOD
@@ -33,8 +33,8 @@ from sso.process import program
 from sso.process.program import COMMAND
 from sso.services import agent_identity, checks, clients, groups
 from sso.services.changes import ListEdit
+from sso.store import client_work, devices, grants, outbox, service_tokens
 from sso.store import clients as stored_clients
-from sso.store import devices, grants, outbox, service_tokens
 
 if TYPE_CHECKING:
     from sso.services import service_providers
@@ -391,14 +391,16 @@ def show(client_id: str, as_json: bool) -> None:
     if CLIENT_CREDENTIALS in client.client_metadata["grant_types"]:
         more["live_service_tokens"] = service_tokens.count_live(client.client_id)
         counts.append("live_service_tokens")
+    work = client_work.progress(client.client_id)
     if as_json:
-        print_json({**view(client), **more})
+        print_json({**view(client), **more, **({"work": work._asdict()} if work else {})})
         return
     show_client(client, as_json)
     for name in counts:
         most = grants.MOST_COUNTED
         more[name] = f"{most} or more" if more[name] == most else more[name]
     print_record([(name, more[name]) for name in counts])
+    print_work(work)
     if end := client.secret_expires_at:
         print_line(f"The secret ends at {end:%Y-%m-%d %H:%M} UTC.")
     if until:
@@ -444,6 +446,8 @@ def disable(client_id: str, as_json: bool) -> None:
         client = clients.disable(audit.operator(), client_id)
     db.session.commit()
     show_client(client, as_json)
+    if not as_json:
+        print_work(client_work.progress(client.client_id))
 
 
 @group.command("enable")
@@ -469,10 +473,12 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     with known(client_id):
         clients.delete(audit.operator(), client_id)
     db.session.commit()
+    is_gone = stored_clients.find(client_id) is None
     if as_json:
-        print_json({"client_id": client_id, "deleted": True})
-    else:
-        print_line(f"Deleted {client_id}.")
+        print_json({"client_id": client_id, "deleted": is_gone})
+        return
+    print_line(f"Deleted {client_id}." if is_gone else f"No request accepts {client_id} any more.")
+    print_work(client_work.progress(client_id))
 
 
 def find_client(client_id: str, *, exactly: bool = False) -> Client:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 import click
@@ -16,12 +16,15 @@ from flask.cli import AppGroup
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sso import audit
-from sso.cli.output import harmless
+from sso.cli.output import harmless, print_line
 from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.process.program import COMMAND
 from sso.store.lists import MOST_MATCHES, Match
+
+if TYPE_CHECKING:  # only commands about clients load its tables
+    from sso.store.client_work import Progress
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"
@@ -239,6 +242,20 @@ def by_id(
     if item is None:
         raise unknown(kind, text)
     return item
+
+
+_WORK = {
+    "end": "ending its grants",
+    "narrow": "ending the grants of people who may no longer use it",
+    "delete": "deleting it with its grants",
+}
+
+
+def print_work(work: "Progress | None") -> None:
+    """Print what the worker is still doing after a change of a client, if it is."""
+    if work:
+        done = "" if work.total is None else f": {work.done:,} of {work.total:,} are done"
+        print_line(f"The worker is {_WORK[work.kind]}{done}.")
 
 
 def unknown(kind: str, text: str) -> Failure:

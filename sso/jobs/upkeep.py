@@ -24,12 +24,12 @@ from sso.mfa import totp
 from sso.models import KeyState
 from sso.services import accounts, program_secrets
 from sso.services import identities as linking
-from sso.store import expired, factors, identities, provisioning, webhooks
+from sso.store import client_work, expired, factors, identities, provisioning, webhooks
 from sso.store import keys as stored_keys
 from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 
-PURGE_BATCH = 200  # rows examined in one transaction
+PURGE_BATCH = 200  # rows deleted in one transaction
 # Between two batches others have the database to themselves for twice as long as the batch took:
 # SQLite has one writer at a time. Seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
@@ -186,6 +186,45 @@ def end_due() -> int:
     count += program_secrets.announce_ends(audit.SYSTEM)
     db.session.commit()
     return count
+
+
+def end_of_changed_clients(size: int = client_work.BATCH) -> int:
+    """Do one batch of what changes of clients have left (see `store.client_work`), and commit.
+
+    Returns 0 if there is nothing to do. It can be killed at any point.
+    """
+    key = client_work.next_key()
+    db.session.rollback()
+    if key is None:
+        return 0
+    is_last = client_work.do_batch(*key, size)
+    db.session.commit()
+    if is_last:
+        client_work.remove_client(key[0])
+        db.session.commit()
+    return 1
+
+
+SECONDS_OF_BATCH = 0.5  # others wait that long for SQLite's only writer
+SMALLEST_BATCH = 50
+
+
+class InTime:
+    """`end_of_changed_clients` for the worker, with batches that take about as long as they may.
+
+    A disk that is slow, or has more to do, gets smaller ones.
+    """
+
+    def __init__(self) -> None:
+        self.size = client_work.BATCH
+
+    def __call__(self) -> int:
+        began = time.monotonic()
+        done = end_of_changed_clients(self.size)
+        took = max(time.monotonic() - began, 0.001)
+        fitting = int(self.size * SECONDS_OF_BATCH / took)
+        self.size = min(max(fitting, SMALLEST_BATCH), client_work.BATCH)
+        return done
 
 
 RECHECK_BATCH = 20  # sessions of a provider at a time

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
+    from sso.models.clients import ClientWork as ClientWork
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
     from sso.models.factors import TotpSecret as TotpSecret
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 _TABLES = {
     "apis": ("Api", "FormerApi", "ServiceToken"),
-    "clients": ("AgentDomain", "Client", "ClientLogo", "ClientOrigin"),
+    "clients": ("AgentDomain", "Client", "ClientLogo", "ClientOrigin", "ClientWork"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (
         "AuthorizationCode",

@@ -11,6 +11,7 @@ client, so clients are looked up by origin.
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from authlib.integrations.sqla_oauth2 import OAuth2ClientMixin
 from sqlalchemy import ForeignKey, Index, LargeBinary, String, false, text
@@ -395,6 +396,25 @@ class ClientOrigin(Base):
         ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
     )
     origin: Mapped[str] = mapped_column(String(2000), primary_key=True, index=True)
+
+
+class ClientWork(Base):
+    """What a change of a client has left for the worker (see `store.client_work`).
+
+    `after`: the id of the last grant that was processed. `done` and `total` count grants; the
+    worker counts them first.
+    """
+
+    __tablename__ = "client_work"
+
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
+    )
+    kind: Mapped[str] = mapped_column(String(10), primary_key=True)
+    after: Mapped[UUID | None]
+    done: Mapped[int] = mapped_column(default=0)
+    total: Mapped[int | None]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
 
 
 ALLOWED, BLOCKED = "allowed", "blocked"

@@ -24,14 +24,16 @@ class Grant(Base):
     """One approval of one client by one user. Ending it ends its codes and tokens."""
 
     __tablename__ = "grants"
-    # A user's newest grants are counted whenever one is added (see `store.approvals`).
-    __table_args__ = (Index("ix_grants_user_id_created_at", "user_id", "created_at"),)
+    __table_args__ = (
+        # A user's newest grants are counted whenever one is added (see `store.approvals`).
+        Index("ix_grants_user_id_created_at", "user_id", "created_at"),
+        # The worker ends the grants of a client in this order (see `store.client_work`).
+        Index("ix_grants_client_id_id", "client_id", "id"),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    client_id: Mapped[str] = mapped_column(
-        ForeignKey("clients.client_id", ondelete="CASCADE"), index=True
-    )
+    client_id: Mapped[str] = mapped_column(ForeignKey("clients.client_id", ondelete="CASCADE"))
     # The session may be purged before a grant with offline_access ends; `sid` stays.
     session_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("browser_sessions.id", ondelete="SET NULL"), index=True

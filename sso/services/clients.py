@@ -30,20 +30,24 @@ from sso.services import (
     own_apis,
     provisioning,
     proxied_clients,
-    revocation,
     saml_checks,
     signing_keys,
 )
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import clients, exchanges, grants, named_groups, saml, service_tokens
+from sso.store import client_work, clients, exchanges, named_groups, saml, service_tokens
 
 # Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in FIELDS.values() if field.stored is not Stored.APART
 }
 STAYS = Message("a client stays public or confidential; register another one instead")
+LEFT_FOR_WORKER = "Its grants are no longer accepted. The worker is ending them: see `client show`."
+_STILL_ENDING = Message(
+    "the approvals of the application are still being ended: enable it when that is done"
+)
+_BEING_DELETED = Message("the application is being deleted")
 _SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
 _NO_OLD_SECRET = Message("no old secret is valid any more")
 _FIXED = {field.name: field.default for field in FIXED}
@@ -170,7 +174,7 @@ def change(
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
-        _end_access(client_id, "client_disabled")
+        notes += _note(_end_access(client_id, client_work.END))
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if changes.keys() & {"roles", "own_claims"}:
@@ -181,7 +185,8 @@ def change(
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
-        revocation.end_lost_access(grants.users_not_admitted(client), [client])
+        if client.groups:
+            notes += _note(client_work.begin(client_id, client_work.NARROW))
     if "scim_url" in before or "scim_url" in changes:
         provisioning.keep(client, changes, before.get("scim_url"))
     if changes:
@@ -238,6 +243,8 @@ def _alter(
         notes.append(f"It needs a secret: {command}")
     disabled = fields.get("disabled", before["disabled"])
     if disabled != before["disabled"]:
+        if not disabled:
+            _require_ended(client.client_id)
         clients.set_disabled(client, disabled)
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
@@ -310,10 +317,14 @@ def end_old_secret(actor: Actor, client_id: str) -> Client:
 
 @audit.acting
 def disable(actor: Actor, client_id: str) -> Client:
-    """Disable a client; its grants and tokens end. Raises `LookupError`."""
+    """Disable a client; its grants and tokens end. Raises `LookupError` and `Invalid`.
+
+    No request accepts them from now on. Those that are many are ended by the worker.
+    """
     client = _locked(client_id)
     clients.set_disabled(client, True)
-    _end_access(client_id, "client_disabled")
+    db.session.flush()
+    _end_access(client_id, client_work.END)
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
 
@@ -332,6 +343,7 @@ def enable(actor: Actor, client_id: str) -> Client:
     """Enable a client again; its ended grants stay ended. Raises `LookupError` and `Invalid`."""
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
+    _require_ended(client_id)
     clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client
@@ -339,12 +351,18 @@ def enable(actor: Actor, client_id: str) -> Client:
 
 @audit.acting
 def delete(actor: Actor, client_id: str) -> None:
-    """Delete a client with its grants, tokens and consents. Raises `LookupError`."""
+    """Delete a client with its grants, tokens and consents. Raises `LookupError` and `Invalid`.
+
+    If it has many grants, it is disabled, and the worker deletes them and it.
+    """
     client = clients.lock_to_remove(client_id)
     if client is None:
         raise LookupError(client_id)
-    _end_access(client_id, "client_deleted")
-    clients.remove(client)
+    _require_remaining(client_id)
+    clients.set_disabled(client, True)
+    db.session.flush()
+    if _end_access(client_id, client_work.DELETE):
+        clients.remove(client)
     audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
 
 
@@ -365,18 +383,42 @@ def _keep_entity_id(client: Client) -> None:
     signing_keys.ensure_saml(context.settings().secret_keys)
 
 
-def _end_access(client_id: str, reason: str) -> None:
-    """End the grants of a client, and the tokens that it got for itself or by exchange."""
-    grants.end_of_client(client_id, reason)
+def _end_access(client_id: str, kind: str) -> bool:
+    """End the grants of a client, and the tokens that it got for itself or by exchange.
+
+    Returns False if some of the grants are left for the worker.
+    """
+    is_finished = client_work.begin(client_id, kind)
     service_tokens.end_of_client(client_id)
     exchanges.end_of_client(client_id)
+    return is_finished
+
+
+def _note(is_finished: bool) -> list[str]:
+    return [] if is_finished else [LEFT_FOR_WORKER]
+
+
+def _require_ended(client_id: str) -> None:
+    """Require that no grant has still to be ended: it would be good again. Raises `Invalid`."""
+    if client_work.END in client_work.kinds_of(client_id):
+        raise Invalid([_STILL_ENDING])
+
+
+def _require_remaining(client_id: str) -> None:
+    """Raise `Invalid` if the client is being deleted."""
+    if client_work.DELETE in client_work.kinds_of(client_id):
+        raise Invalid([_BEING_DELETED])
 
 
 def _locked(client_id: str) -> Client:
-    """Lock a client: other changes wait, and no codes are issued. Raises `LookupError`."""
+    """Lock a client: other changes wait, and no codes are issued.
+
+    Raises `LookupError`, and `Invalid` if it is being deleted.
+    """
     client = clients.lock(client_id)
     if client is None:
         raise LookupError(client_id)
+    _require_remaining(client_id)
     return client
 
 

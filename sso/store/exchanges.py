@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, exists, insert, literal, select, update
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
 from sso.store import clients, grants, prepared
@@ -125,7 +126,10 @@ def add(connection: Connection, token: ExchangedToken, client_seen: datetime) ->
 
 
 def end_of_client(client_id: str) -> None:
-    """Revoke the tokens with which a client acts. The caller has locked the client."""
+    """Revoke the tokens with which a client acts; there may be many. The caller has locked the
+    client.
+    """
+    dialects.without_time_limit()
     acts = (literal(" ") + Token.actors + " ").contains(f" {client_id} ", autoescape=True)
     live: list[Any] = [Token.revoked_at.is_(None), Token.expires_at > clock.now()]
     db.session.execute(

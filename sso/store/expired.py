@@ -39,6 +39,7 @@ KEEP = timedelta(days=1)
 KEEP_UNREDEEMED = timedelta(minutes=10)  # the longest life of a code
 CLOCK_SKEW = timedelta(minutes=1)  # between nodes
 TOKENS_AT_ONCE = 20  # of one grant
+EXAMINED = 5000  # rows by one statement
 KEEP_DEVICES = timedelta(hours=1)  # so that a device learns that its code has expired
 KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not notified
 KEEP_REFUSALS = timedelta(days=7)
@@ -73,24 +74,36 @@ class Batch(NamedTuple):
     deleted: int
 
 
-def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Batch:
-    """Examine the next `size` candidates, oldest first, and delete those that may be deleted.
+def delete_batch(
+    expiry: Expiry, after: tuple[Any, Any] | None, size: int, examined: int = EXAMINED
+) -> Batch:
+    """Examine the next candidates, oldest first, and delete up to `size` that may be deleted.
 
-    Reading locks nothing. Rows that another transaction has locked are left for the next time.
+    The database examines up to `examined` rows, and returns only those: a used code is examined
+    again and again until its tokens have expired. Reading locks nothing. Rows that another
+    transaction has locked are left for the next time.
     """
     now = clock.now()
     key, condition = inspect(expiry.table).primary_key[0], expiry.condition(now)
-    candidates = select(expiry.column, key, condition).where(expiry.column < now - expiry.keep)
+    place = tuple_(expiry.column, key)
+    candidates = select(expiry.column, key).where(expiry.column < now - expiry.keep)
     if expiry.among is not None:
         candidates = candidates.where(expiry.among)
     if after is not None:
-        candidates = candidates.where(tuple_(expiry.column, key) > tuple_(*after))
-    rows = db.session.execute(candidates.order_by(expiry.column, key).limit(size)).all()
-    keys, deleted = [row[1] for row in rows if row[2]], 0
-    if keys:
+        candidates = candidates.where(place > tuple_(*after))
+    in_order = candidates.order_by(expiry.column, key)
+    last = db.session.execute(in_order.offset(examined - 1).limit(1)).first()
+    if last is not None:
+        in_order = in_order.where(place <= tuple_(*last))
+    rows = db.session.execute(in_order.where(condition).limit(size)).all()
+    deleted = 0
+    if rows:
+        keys = [row[1] for row in rows]
         unlocked = select(key).where(key.in_(keys), condition).with_for_update(skip_locked=True)
         deleted = write(delete(expiry.table).where(key.in_(unlocked)))
-    return Batch((rows[-1][0], rows[-1][1]) if len(rows) == size else None, deleted)
+    if len(rows) == size:
+        last = rows[-1]
+    return Batch((last[0], last[1]) if last else None, deleted)
 
 
 def _code(_: datetime) -> ColumnElement[bool]:

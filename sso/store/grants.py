@@ -34,7 +34,6 @@ from sso.flow.resources import qualified
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import clients, lists, prepared
 from sso.store.clients import RegisteredClient
-from sso.store.groups import has_member
 from sso.store.users import ENABLED, USER_PROFILE, UserProfile, profile_of
 
 _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", autoescape=True)
@@ -182,12 +181,6 @@ def end_of_user_but_session(user_id: UUID, session_id: UUID, reason: str) -> Non
     """End all grants of a user except those of one browser session."""
     is_of_other = or_(Grant.session_id.is_(None), Grant.session_id != session_id)
     end(db.session, reason, Grant.user_id == user_id, is_of_other)
-
-
-def end_of_client(client_id: str, reason: str) -> None:
-    """End all grants of a client; there may be millions."""
-    dialects.without_time_limit()
-    end(db.session, reason, Grant.client_id == client_id)
 
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
@@ -361,14 +354,3 @@ def forget_api(identifier: str) -> None:
             remaining = [scope for scope in names if not scope.startswith(part)]
             setattr(consent, name, " ".join(remaining))
     db.session.flush()
-
-
-def users_not_admitted(client: Client) -> Sequence[User]:
-    """Return the users who have grants at a client but are in none of its groups."""
-    if not client.groups:
-        return ()
-    live = select(Grant.user_id).where(
-        Grant.client_id == client.client_id, Grant.ended_at.is_(None)
-    )
-    outside = ~or_(*(has_member(name) for name in client.groups))
-    return db.session.scalars(select(User).where(User.id.in_(live), outside)).all()

@@ -12,7 +12,7 @@ from sso.audit import writer
 from sso.config import images
 from sso.config.upstream.file import Upstreams
 from sso.extensions import db
-from sso.models import Identity, User
+from sso.models import Grant, Identity, User
 from sso.services import group_owners
 from sso.store import grants, identities, named_groups
 from tests.conftest import Clock
@@ -430,6 +430,6 @@ def test_it_shows_which_services_act_for_the_person(app: Flask, browser: Browser
     assert f"Backend of {MAIL}" not in text
     assert "acts for you there" not in plain(other.open(ACCOUNT))
     with app.app_context():
-        grants.end_of_client(chain.books.client_id, "test")
+        grants.end(db.session, "test", Grant.client_id == chain.books.client_id)
         db.session.commit()
     assert "acts for you there" not in plain(browser.open(ACCOUNT))

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
 from sso import clock as sso_clock
 from sso.extensions import db
@@ -75,6 +76,41 @@ def leave_sessions(app: Flask, user: User, count: int) -> None:
             for number in range(count)
         )
         db.session.commit()
+
+
+def test_what_stays_is_examined_by_the_database(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User, statements: Any
+) -> None:
+    """A used code is examined at each purge until its tokens have expired, which takes a month."""
+    client.exchange(browser.approve(client).code)
+    with app.app_context():
+        code = db.session.scalars(select(AuthorizationCode)).one()
+        columns = {c.key: getattr(code, c.key) for c in AuthorizationCode.__table__.columns}
+        copies = [{**columns, "digest": f"code {number}"} for number in range(1000)]
+        db.session.execute(insert(AuthorizationCode), copies)
+        db.session.commit()
+        clock.move(days=2)
+        (expiry,) = (each for each in expired.EXPIRIES if each.table is AuthorizationCode)
+        with statements() as executed:
+            assert list(upkeep.batches(expiries=[expiry])) == [("authorization_codes", 0)]
+    assert len(executed) == 2
+
+
+@pytest.mark.parametrize("examined", [1, 2, 6, 7, 8])
+@pytest.mark.parametrize("size", [1, 3, 7, 8])
+def test_every_row_is_found_whatever_is_examined_at_once(
+    app: Flask, user: User, size: int, examined: int
+) -> None:
+    leave_sessions(app, user, 7)
+    (expiry,) = (each for each in expired.EXPIRIES if each.table is BrowserSession)
+    last: tuple[Any, Any] | None = None
+    deleted: list[int] = []
+    with app.app_context():
+        while not deleted or last is not None:
+            last, count = expired.delete_batch(expiry, last, size, examined)
+            assert count <= min(size, examined)
+            deleted.append(count)
+    assert sum(deleted) == 7
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8])

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect, text
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import clients, exchanges, grants, identities, migrations, users
+from sso.store import exchanges, identities, migrations, users
 from sso.store.lists import PAGE
 from tests.bench import seed
 from tests.support.actors import Browser, RelyingParty
@@ -258,10 +258,6 @@ def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:
     with executed(app) as statements, app.app_context():
         for given in ("user12", "User 12", "nobody", str(seed.user_id(7))[:9], "user"):
             users.matching(given)
-        client = clients.every()[0]
-        client.set_client_metadata({**client.client_metadata, "groups": ["staff", "board"]})
-        with db.session.no_autoflush:
-            grants.users_not_admitted(client)
     assert len(statements) > 10
     wanted = [one for one in statements if " users" in one[0]]
     assert tables_read_whole(app, wanted) == {}

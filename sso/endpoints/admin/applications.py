@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from flask import abort, request
-from flask_babel import gettext
+from flask_babel import format_decimal, gettext
 from werkzeug.wrappers import Response
 
 from sso import context
@@ -38,7 +38,7 @@ from sso.presets.preset_file import Block, Note, Preset
 from sso.services import agent_identity, checks, clients, preset_clients
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
-from sso.store import apis, grants
+from sso.store import apis, client_work, grants
 from sso.store import clients as stored_clients
 
 _SHOWN_REFUSALS = 5
@@ -115,8 +115,29 @@ def application() -> Response:
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         summary=provisioning.summary(client),
+        work=_work(client.client_id),
         buttons=APPLICATION.buttons(client, "application_act"),
     )
+
+
+_WORK = {
+    client_work.END: N_("The worker is ending its approvals, which no request accepts any more."),
+    client_work.NARROW: N_(
+        "The worker is ending the approvals of people who may no longer use it."
+    ),
+    client_work.DELETE: N_("The worker is deleting it. No request accepts it any more."),
+}
+
+
+def _work(client_id: str) -> str | None:
+    """Return what the worker is still doing after a change, and how far it is."""
+    if not (work := client_work.progress(client_id)):
+        return None
+    text = gettext(_WORK[work.kind])
+    if work.total is None:
+        return str(text)
+    done, total = format_decimal(work.done), format_decimal(work.total)
+    return f"{text} {gettext('Approvals done: %(done)s of %(total)s.', done=done, total=total)}"
 
 
 # The groups come first.

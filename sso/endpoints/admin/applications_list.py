@@ -18,7 +18,7 @@ from sso.i18n.message import Message
 from sso.models import Client
 from sso.services import agent_identity
 from sso.services.clients import lock_all
-from sso.store import clients
+from sso.store import client_work, clients
 
 _AGENT = "agent"
 KINDS = {
@@ -147,6 +147,7 @@ def applications() -> Response:
     rows, pages, total = filters.page()
     return APPLICATION.render(
         "admin/applications.html",
+        being_deleted=client_work.being_deleted(),
         clients=rows,
         pages=pages,
         total=total,

@@ -1,0 +1,254 @@
+"""What a change of a client leaves for the worker, on both databases."""
+
+import threading
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from sqlalchemy import event, func, insert, select
+
+from sso import audit
+from sso.extensions import db
+from sso.jobs import upkeep
+from sso.models import Client, ClientWork, Consent, Grant, LogoutDelivery, Token, User
+from sso.services import clients
+from sso.services.checks import Invalid
+from sso.store import client_work
+from tests.support.actors import Browser, RelyingParty
+from tests.support.administration import ADMIN, sign_in_staff
+from tests.support.factories import make_client, make_user, register_client
+
+MANY = 2 * client_work.BATCH + client_work.AT_ONCE
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def app(app_on_each: Flask) -> Flask:
+    return app_on_each
+
+
+class Crowd:
+    """A client with the tokens of Dana, and with so many grants that Dana's is the last."""
+
+    def __init__(self, app: Flask, **more: Any) -> None:
+        self.app, self.user = app, make_user(app, groups=["staff"])
+        self.client: RelyingParty = make_client(app, **more)
+        self.browser = Browser(app)
+        self.tokens = self.client.exchange(self.browser.approve(self.client).code).get_json()
+        self.code = self.browser.authorize(self.client).code
+        with app.app_context():
+            grant = db.session.scalars(select(Grant)).first()
+            assert grant
+            columns = {c.key: getattr(grant, c.key) for c in Grant.__table__.columns}
+            rows = [{**columns, "id": UUID(int=n), "sid": f"sid {n}"} for n in range(1, MANY)]
+            db.session.execute(insert(Grant), rows)
+            db.session.commit()
+
+    @property
+    def id(self) -> str:
+        return self.client.client_id
+
+    def live(self) -> int:
+        with self.app.app_context():
+            of_client = (Grant.client_id == self.id, Grant.ended_at.is_(None))
+            return db.session.scalar(select(func.count(Grant.id)).where(*of_client)) or 0
+
+    def require_refused(self) -> None:
+        """Nothing that the client has is of use."""
+        assert self.client.exchange(self.code).status_code in (400, 401)
+        refused = self.client.refresh(self.tokens["refresh_token"])
+        assert refused.status_code in (400, 401), refused.text
+        assert self.client.userinfo(self.tokens["access_token"]).status_code == 401
+        for name in ("access_token", "refresh_token"):
+            answer = self.client.introspect(self.tokens[name])
+            assert answer.status_code == 401 or not answer.get_json()["active"]
+
+    def work(self) -> list[tuple[int, int | None]]:
+        """Let the worker do everything; return how far it was after each batch."""
+        steps = []
+        with self.app.app_context():
+            while upkeep.end_of_changed_clients():
+                if progress := client_work.progress(self.id):
+                    steps.append((progress.done, progress.total))
+        return steps
+
+
+def change(crowd: Crowd, function: Any, *values: Any) -> Any:
+    with crowd.app.app_context():
+        result = function(audit.SYSTEM, crowd.id, *values)
+        db.session.commit()
+        return result
+
+
+def test_a_disabled_client_is_refused_before_its_grants_have_ended(app: Flask) -> None:
+    crowd = Crowd(app)
+    change(crowd, clients.disable)
+    assert crowd.live() == MANY + 1 - client_work.AT_ONCE
+    crowd.require_refused()
+    with pytest.raises(Invalid, match="still being ended"):
+        change(crowd, clients.enable)
+    with pytest.raises(Invalid, match="still being ended"):
+        change(crowd, clients.change, {"disabled": False})
+    shown = app.test_cli_runner().invoke(args=["client", "show", crowd.id])
+    assert "The worker is ending its grants." in shown.output
+    steps = crowd.work()
+    assert steps[0] == (client_work.AT_ONCE, MANY + 1)
+    assert steps[1] == (client_work.AT_ONCE + client_work.BATCH, MANY + 1)
+    assert crowd.live() == 0
+    change(crowd, clients.enable)
+    crowd.require_refused()
+
+
+def test_a_narrowed_client_is_refused_before_its_grants_have_ended(app: Flask) -> None:
+    crowd = Crowd(app, backchannel_logout_uri="https://books.example/logout")
+    hal = make_user(app, "hal@example.com", groups=["board"])
+    browser = Browser(app)
+    browser.sign_in("hal@example.com")
+    kept = crowd.client.exchange(browser.approve(crowd.client).code).get_json()
+    _, outcome = change(crowd, clients.change, {"groups": ["board"]})
+    assert clients.LEFT_FOR_WORKER in outcome.notes
+    assert crowd.live() > client_work.BATCH
+    crowd.require_refused()
+    assert crowd.client.refresh(kept["refresh_token"]).status_code == 200
+    crowd.work()
+    with app.app_context():
+        live = select(Grant.user_id).where(Grant.ended_at.is_(None))
+        assert db.session.scalars(live).all() == [hal.id]
+        reasons = select(Grant.end_reason).where(Grant.ended_at.is_not(None)).distinct()
+        assert db.session.scalars(reasons).all() == ["group_lost"]
+        queued = db.session.scalar(select(func.count(LogoutDelivery.id)))
+        assert queued == MANY  # one for each session
+    assert crowd.client.refresh(kept["refresh_token"]).status_code == 200
+
+
+def test_who_is_admitted_again_in_time_keeps_the_access(app: Flask) -> None:
+    crowd = Crowd(app)
+    change(crowd, clients.change, {"groups": ["board"]})
+    change(crowd, clients.change, {"groups": ["board", "staff"]})
+    crowd.work()
+    assert crowd.live() == MANY + 1 - client_work.AT_ONCE
+    assert crowd.client.refresh(crowd.tokens["refresh_token"]).status_code == 200
+
+
+def test_a_deleted_client_is_refused_and_then_gone(app: Flask) -> None:
+    crowd = Crowd(app, client_id="books")
+    done = app.test_cli_runner().invoke(args=["client", "delete", "books", "--yes"])
+    assert "No request accepts books any more." in done.output
+    crowd.require_refused()
+    for function, values in (
+        (clients.change, [{"disabled": False}]),
+        (clients.enable, []),
+        (clients.delete, []),
+        (clients.rotate_secret, []),
+    ):
+        with pytest.raises(Invalid, match="being deleted"):
+            change(crowd, function, *values)
+    page = sign_in_staff(app, "ada@example.com")
+    assert "being deleted" in page.open(f"{ADMIN}/applications").html
+    assert "The worker is deleting it." in page.open(f"{ADMIN}/application?id=books").html
+    crowd.work()
+    with app.app_context():
+        for model in (Client, Grant, Token, Consent, ClientWork):
+            rows = select(model)
+            if hasattr(model, "client_id"):
+                rows = rows.where(model.client_id == "books")
+            assert db.session.scalars(rows).all() == [], model
+        assert db.session.get(User, crowd.user.id)
+        register_client(client_id="books", name="Books", redirect_uris=["https://a.example/"])
+
+
+def test_few_grants_end_in_the_transaction_of_the_change(app: Flask) -> None:
+    user, client, browser = make_user(app), make_client(app), Browser(app)
+    client.exchange(browser.approve(client).code)
+    with app.app_context():
+        clients.disable(audit.SYSTEM, client.client_id)
+        db.session.commit()
+        assert db.session.scalars(select(Grant.end_reason)).all() == ["client_disabled"]
+        clients.enable(audit.SYSTEM, client.client_id)
+        db.session.commit()
+    browser.authorize(client)
+    with app.app_context():
+        clients.delete(audit.SYSTEM, client.client_id)
+        db.session.commit()
+        assert db.session.scalars(select(Grant)).all() == []
+        assert db.session.get(User, user.id)
+        assert upkeep.end_of_changed_clients() == 0
+
+
+def die(_: Any) -> None:
+    raise ZeroDivisionError
+
+
+def test_what_is_killed_goes_on_where_it_was(app: Flask) -> None:
+    """A batch and the record of it are one transaction."""
+    crowd = Crowd(app)
+    change(crowd, clients.disable)
+    with app.app_context():
+        upkeep.end_of_changed_clients()  # counts
+        upkeep.end_of_changed_clients()
+        work = db.session.scalars(select(ClientWork)).one()
+        after, done = work.after, work.done
+        db.session.rollback()
+        live = crowd.live()
+        event.listen(db.session, "before_commit", die)
+        try:
+            with pytest.raises(ZeroDivisionError):
+                upkeep.end_of_changed_clients()
+        finally:
+            event.remove(db.session, "before_commit", die)
+        db.session.rollback()
+        work = db.session.scalars(select(ClientWork)).one()
+        assert (work.after, work.done) == (after, done)
+    assert crowd.live() == live
+    crowd.work()
+    assert crowd.live() == 0
+
+
+def test_a_slow_disk_gets_smaller_batches(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(app)
+    change(crowd, clients.disable)
+    now = 0.0
+
+    def sizes(seconds: float) -> int:
+        """The size after a batch that took so long."""
+        moments = iter((now, now + seconds))
+        with app.app_context(), monkeypatch.context() as patch:
+            patch.setattr(upkeep, "time", Mock(monotonic=lambda: next(moments)))
+            assert worker() == 1
+        return worker.size
+
+    worker = upkeep.InTime()
+    assert [sizes(seconds) for seconds in (0.5, 1, 1, 100, 0.5, 0.1, 0)] == [
+        1000, 500, 250, upkeep.SMALLEST_BATCH, upkeep.SMALLEST_BATCH, 250, 1000,
+    ]  # fmt: skip
+    crowd.work()
+    assert crowd.live() == 0
+
+
+def test_two_workers_share_it(app: Flask) -> None:
+    crowd = Crowd(app)
+    change(crowd, clients.change, {"groups": ["board"]})
+    change(crowd, clients.disable)  # includes it
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            crowd.work()
+        except Exception as error:  # whatever it is fails the test below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert crowd.live() == 0
+    with app.app_context():
+        assert db.session.scalars(select(ClientWork)).all() == []
