@@ -558,6 +558,8 @@ CASES = [
     plain(attributes.definitions, ""),
     plain(attributes.of_texts, "", {"level": "3"}),
     plain(attributes.party_of, "", OLGA, ()),
+    plain(attributes.of_provider, "", {"team": "Blue"}),
+    plain(attributes.edits_of_provider, "", user, "corp", {"team": "Blue"}),
     plain(attributes.writable, "", None, {}),
     plain(attributes.readable, "", user, attribute_rules.Party.PERSON, {}),
     plain(attributes.merged, "", {}, {"level": 3}),

@@ -15,12 +15,14 @@ from sso.config.upstream.oidc import (
     WebProvider,
 )
 from sso.config.upstream.provider import Provider
+from sso.flow.attributes import text_of
 from sso.i18n import N_
 from sso.i18n.message import Message, Quote
 from sso.ldap.account_state import State
 from sso.ldap.connection import Refused, Server, Unavailable
 from sso.ldap.directory import NotAllowed
-from sso.upstream import oidc
+from sso.services import attributes
+from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable, is_private
 
@@ -72,6 +74,17 @@ def _web_provider(provider: WebProvider) -> Findings:
             message = Message("recheck has no refresh token to ask with")
             hint = Message('add "offline_access" to scope, or remove recheck')
             yield warning(PROVIDERS, at(provider.id, message), hint)
+        # Whether the attributes are defined, whatever the provider says.
+        _, errors = attributes.of_provider(dict.fromkeys(provider.attributes.values()))
+        for reason in errors:
+            yield warning(PROVIDERS, at(provider.id, reason), _WRITER)
+
+
+_LONGEST = 500  # characters of the values of an account
+_WRITER = Message(
+    "its value is left out: define the attribute with this type and the writer upstream, or "
+    "correct attributes in SSO_UPSTREAM_FILE"
+)
 
 
 def _examined_provider(provider: WebProvider) -> Message:
@@ -196,3 +209,11 @@ def _looked_up(provider: LdapProvider, account: str) -> Findings:
         )
         message = Message("groups here: %(groups)s", groups=names or "-")
         yield ok(ACCOUNT, at(account, message))
+    if stated := ldap.attributes_of(provider, person):
+        fit, errors = attributes.of_provider(stated)
+        texts = (f"{name}={text_of(value)}" for name, value in fit.items() if value is not None)
+        values = ", ".join(texts)[:_LONGEST]
+        message = Message("attributes here: %(values)s", values=values or "-")
+        yield ok(ACCOUNT, at(account, message))
+        for reason in errors:
+            yield warning(ACCOUNT, at(account, reason), _WRITER)

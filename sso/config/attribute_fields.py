@@ -11,7 +11,7 @@ from sso.flow import attributes
 from sso.i18n import N_
 from sso.i18n.message import Message
 
-_WHO = "Who may read and change it: person, helpdesk, administrator, scim."
+_WHO = "Who may read and change it: person, helpdesk, administrator, scim, upstream."
 _TABLE = (
     Field(
         "name", Kind.TEXT, "The name of the attribute. It cannot be changed.", default="",

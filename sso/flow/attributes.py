@@ -32,6 +32,7 @@ class Party(StrEnum):
     HELPDESK = "helpdesk"
     ADMINISTRATOR = "administrator"
     SCIM = "scim"
+    UPSTREAM = "upstream"
 
 
 READERS: Mapping[str, str] = {
@@ -39,14 +40,18 @@ READERS: Mapping[str, str] = {
     Party.HELPDESK: N_("The helpdesk"),
     Party.SCIM: N_("Programs that provision people (SCIM)"),
 }  # administrators read all
-WRITERS: Mapping[str, str] = {**READERS, Party.ADMINISTRATOR: N_("Administrators")}
+WRITERS: Mapping[str, str] = {
+    **READERS,
+    Party.ADMINISTRATOR: N_("Administrators"),
+    Party.UPSTREAM: N_("Sign-in providers"),
+}
 
 MOST = 100  # definitions
 MAX_TEXT = 2000  # characters of a string
 MAX_ITEMS, MAX_ITEM = 100, 200  # of a list, and characters of each; of choices, too
 MAX_VALUES = 16 * 1024  # bytes of all values of a person, as JSON
 _LARGEST = 2**53 - 1  # which every reader of JSON can represent
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _OF_SCIM = ("schemas", "id", "external_id", "meta")  # each resource has them already
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INTEGER = re.compile(r"-?[0-9]{1,16}")
@@ -112,6 +117,19 @@ def parsed(kind: str, text: str, separator: str = ",") -> Any:
     return text
 
 
+def of_provider(kind: str, value: Any) -> Any:
+    """Return the value of a type that a claim or the texts of a directory stand for; `None` without
+    one.
+
+    What stands for none is returned as it is, which `value_error` refuses.
+    """
+    if kind == LIST:
+        return tidy([value] if isinstance(value, str) else value)
+    if isinstance(value, list) and len(value) < 2:
+        value = value[0] if value else None
+    return parsed(kind, value) if isinstance(value, str) else value
+
+
 def text_of(value: Any, separator: str = ", ") -> str:
     """Return a value as text, which `parsed` understands."""
     if value is None:
@@ -162,7 +180,7 @@ def value_error(definition: Definition, value: Any) -> Message | None:
 
 def definition_errors(definition: Definition) -> Iterable[Message]:
     """Yield why an attribute cannot be defined like this."""
-    if not _NAME.fullmatch(definition.name):
+    if not NAME.fullmatch(definition.name):
         yield Message(
             "the name %(name)s is refused: a name has 1 to 64 small letters, digits and _, and "
             "begins with a letter",

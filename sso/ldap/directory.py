@@ -9,7 +9,7 @@ Distinguished names (RFC 4514) are normalized before they are compared.
 import logging
 import re
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -182,7 +182,8 @@ class Busy(Unavailable):
 class Person:
     """What the directory says of a person. `barred`: why they may not sign in, or `None`.
 
-    `has_own_email`: nobody else in the directory claims the address.
+    `has_own_email`: nobody else in the directory claims the address. `more`: all values of the
+    further attributes that were asked for; "\\0" is one that is no text.
     """
 
     dn: str
@@ -194,6 +195,7 @@ class Person:
     must_change_password: bool
     has_own_email: bool = False
     groups: tuple[Group, ...] = ()
+    more: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class NotAllowed(Exception):
@@ -221,6 +223,7 @@ class Directory:
     user_name_attribute: str
     email_attribute: str = "mail"
     name_attribute: str = "displayName"
+    more_attributes: tuple[str, ...] = ()
     groups: GroupRules | None = None
     ca_file: str | None = None
     seconds: float = 5.0
@@ -364,6 +367,7 @@ class Directory:
             *(self.email_attribute, self.name_attribute, "cn"),
             *(("memberOf",) if self.groups and not self.groups.base else ()),
             *account_state.ATTRIBUTES,
+            *self.more_attributes,
         )
         both = search_filters.every(self.user_filter, condition)
         answer = connection.search(self.base, both, dict.fromkeys(attributes), 2)
@@ -383,6 +387,7 @@ class Directory:
             name=entry.text(self.name_attribute) or entry.text("cn"),
             barred=account_state.of(entry, now),
             must_change_password=account_state.must_change_password(entry, now),
+            more={name: list(map(_text, entry.values(name))) for name in self.more_attributes},
         )
 
     def _is_own_email(self, connection: Connection, person: Person) -> bool:
@@ -398,6 +403,13 @@ class Directory:
             return person
         member = person.user_name if self.groups.members == USER_NAMES else person.dn
         return replace(person, groups=tuple(groups_of(self.groups, connection, entry, member)))
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "\0"
 
 
 @lru_cache(maxsize=8)

@@ -4,6 +4,7 @@
 """
 
 import json
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +29,8 @@ from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
 from sso.store import clients, provisioning, users
+
+logger = logging.getLogger("sso.upstream")
 
 _declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
 
@@ -304,6 +307,44 @@ def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:
     """
     if edits:
         stored.share()
+
+
+def of_provider(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Message]]:
+    """Return what a sign-in provider says for attributes, as values, and why some are left out.
+
+    `values`: by the names here, as the provider says them. `None` removes a value.
+    """
+    by_name, fit, errors = definitions(), dict[str, Any](), list[Message]()
+    for name, stated in values.items():
+        definition = by_name.get(name)
+        if definition is None or not attributes.may_write(definition, Party.UPSTREAM):
+            errors.append(
+                Message("the attribute %(name)s is not defined with the writer upstream", name=name)
+            )
+            continue
+        value = attributes.of_provider(definition.type, stated)
+        error = None if value is None else attributes.value_error(definition, value)
+        if error:
+            errors.append(error)
+        else:
+            fit[name] = value
+    return fit, errors
+
+
+def edits_of_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes by what a sign-in provider says; the log says what is left out."""
+    fit, errors = of_provider(values)
+    edits = {
+        name: value for name, value in fit.items() if not _is_same(user.attributes.get(name), value)
+    }
+    if edits:
+        after = merged(user.attributes, edits)
+        if too_large := value_errors(user.attributes, after, Party.UPSTREAM):
+            logger.warning("provider %s, user %s: %s", provider_id, user.id, "; ".join(too_large))
+            edits = {}
+    for error in errors:
+        logger.warning("provider %s, user %s: %s", provider_id, user.id, error)
+    return edits
 
 
 def names_of(changes: Differences) -> audit.Uncut:

@@ -28,7 +28,15 @@ from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, UpstreamSession, User
 from sso.models.users import has_ended
-from sso.services import accounts, api_tokens, checks, notifications, revocation, roles
+from sso.services import (
+    accounts,
+    api_tokens,
+    attributes,
+    checks,
+    notifications,
+    revocation,
+    roles,
+)
 from sso.services import changes as differences
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
@@ -43,7 +51,8 @@ logger = logging.getLogger("sso.services")
 def take_over_profile(
     actor: Actor, provider: Provider, user: User, upstream_identity: UpstreamIdentity
 ) -> None:
-    """Update the mapped groups, and name and email of an account that a directory manages.
+    """Update the mapped groups and attributes, and name and email of an account that a directory
+    manages.
 
     Groups without a mapping stay. The email is updated only if it is free and the provider is
     trusted for it. Raises `Invalid` if another account takes it at this moment.
@@ -52,6 +61,10 @@ def take_over_profile(
     added, removed = _memberships(provider, user, upstream_identity)
     if added or removed:
         changes["memberships"] = ListEdit(added, removed)
+    if upstream_identity.attributes is not None:
+        stated = upstream_identity.attributes
+        if edits := attributes.edits_of_provider(user, provider.id, stated):
+            changes["attributes"] = edits
     if not changes:
         return
     actor = replace(actor, by=provider.id)
@@ -161,6 +174,7 @@ def resolve(actor: Actor, provider: Provider, upstream_identity: UpstreamIdentit
 
     On `Refused`, only the event is written.
     """
+    attributes.hold(bool(upstream_identity.attributes))
     identity = identities.find(upstream_identity.issuer, upstream_identity.subject)
     user = users.lock(identity.user_id) if identity else None
     if identity is None:
@@ -496,5 +510,6 @@ def confirm_directory_account(
     actor: Actor, provider: Provider, identity: Identity, upstream_identity: UpstreamIdentity
 ) -> None:
     """Update the profile of a user who may still sign in at the directory."""
+    attributes.hold(bool(upstream_identity.attributes))
     if user := users.lock(identity.user_id):
         take_over_profile(actor, provider, user, upstream_identity)

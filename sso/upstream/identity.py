@@ -1,7 +1,9 @@
 """What an upstream identity provider says of a person."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 FEDERATED = "fed"  # in `amr`: another server has seen the proof
 
@@ -34,9 +36,11 @@ class UpstreamIdentity:
 
     `issuer` and `subject` identify them; nothing else does. `email_verified`: the provider says
     so; whether that counts is the operator's decision. `groups`: as the provider names them;
-    `None` if it says nothing about groups. `has_two_factors`: only where the operator trusts it.
-    `auth_time`: when they proved themselves there; `None` if it does not say. `sid`: the provider's
-    session (OIDC Back-Channel Logout §2.4). The tokens are what a recheck asks with.
+    `None` if it says nothing about groups. `attributes`: what it says for attributes of people, by
+    their names here, as it says it; `None` if it says nothing about them. `has_two_factors`: only
+    where the operator trusts it. `auth_time`: when they proved themselves there; `None` if it does
+    not say. `sid`: the provider's session (OIDC Back-Channel Logout §2.4). The tokens are what a
+    recheck asks with.
     """
 
     issuer: str
@@ -45,6 +49,7 @@ class UpstreamIdentity:
     email_verified: bool = False
     name: str = ""
     groups: frozenset[str] | None = None
+    attributes: Mapping[str, Any] | None = field(default=None, repr=False)
     amr: str = FEDERATED
     has_two_factors: bool = False
     auth_time: datetime | None = None

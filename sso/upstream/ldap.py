@@ -49,6 +49,13 @@ def _asking() -> Iterator[None]:
         raise UpstreamUnavailable(str(error)) from error
 
 
+def attributes_of(provider: LdapProvider, person: Person) -> dict[str, list[str]] | None:
+    """Return what the directory says for attributes here."""
+    if not provider.attributes:
+        return None
+    return {name: person.more.get(theirs, []) for theirs, name in provider.attributes.items()}
+
+
 def _identity(provider: LdapProvider, person: Person) -> UpstreamIdentity:
     return UpstreamIdentity(
         issuer=provider.issuer,
@@ -57,5 +64,6 @@ def _identity(provider: LdapProvider, person: Person) -> UpstreamIdentity:
         email_verified=person.has_own_email,
         name=person.name or person.user_name,
         groups=provider.mapped(person.groups) if provider.groups else None,
+        attributes=attributes_of(provider, person),
         amr=TYPED_HERE,
     )

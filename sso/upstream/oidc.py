@@ -40,6 +40,21 @@ def groups_of(provider: OidcProvider, claims: Mapping[str, Any]) -> frozenset[st
     return frozenset(name for name in listed[:MAX_GROUPS] if isinstance(name, str))
 
 
+def attributes_of(provider: OidcProvider, claims: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the claims say for attributes here; without a claim `None`, which removes the
+    value. What is elsewhere (OIDC Core §5.6.2) is left out.
+    """
+    if not provider.attributes:
+        return None
+    names = claims.get("_claim_names")
+    elsewhere = names if isinstance(names, dict) else {}
+    return {
+        name: claims.get(claim)
+        for claim, name in provider.attributes.items()
+        if claim in claims or claim not in elsewhere
+    }
+
+
 def is_email_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:
     """Return whether the provider says that the email address belongs to the person now."""
     if isinstance(provider, MicrosoftProvider):
@@ -245,7 +260,8 @@ class OidcClient:
 
     def _lacks(self, claims: Mapping[str, Any]) -> bool:
         wants_groups = bool(self.provider.groups) and self.provider.groups_claim not in claims
-        return "email" not in claims or "name" not in claims or wants_groups
+        wants_attributes = not claims.keys() >= self.provider.attributes.keys()
+        return "email" not in claims or "name" not in claims or wants_groups or wants_attributes
 
     def _identity(
         self, token: Mapping[str, Any], claims: Mapping[str, Any], profile: Mapping[str, Any]
@@ -272,6 +288,7 @@ class OidcClient:
             email_verified=email is not None and is_email_verified(provider, email, profile),
             name=http.text(profile, "name") or http.text(profile, "preferred_username") or "",
             groups=groups_of(provider, profile),
+            attributes=attributes_of(provider, profile),
             has_two_factors=bool(methods & set(provider.two_factor_amr))
             or claims.get("acr") in provider.two_factor_acr,
             auth_time=id_tokens.moment(claims, "auth_time"),

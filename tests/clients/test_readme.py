@@ -280,8 +280,8 @@ NOT_RUN = {
         "a setting; tests/services/test_custom_roles.py has such roles",
     'SSO_ADMIN_ROLES="hr-paris=people-write groups, auditors=audit"':
         "a setting; tests/services/test_limited_roles.py has such roles",
-    'SSO_ADMIN_ROLE_GROUPS="hr-paris=paris, hr-paris=paris-guests"':
-        "a setting; tests/services/test_limited_roles.py has such limits",
+    'attributes = { "department" = "department", "employeeNumber" = "staff_number" }':
+        "a key of a provider; tests/endpoints/test_directory_sign_in.py has such ones",
     'SSO_ISSUER_ALIASES="https://login.example.com/realms/main=keycloak"':
         "a setting; tests/endpoints/test_old_addresses.py has it",
     ".venv/bin/flask client update CLIENT_ID --issuer https://login.example.com/realms/main":

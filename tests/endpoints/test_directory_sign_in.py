@@ -26,7 +26,7 @@ from tests.support.actors import BASE, Browser, Page
 from tests.support.administration import sign_in_staff
 from tests.support.directories import ADMIN, ADMIN_PASSWORD, GROUPS, PASSWORD, OpenLdap
 from tests.support.events import events
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_attribute, make_client, make_user
 from tests.support.mailbox import Mailbox, MailServer, text_of
 from tests.support.processes import free_port
 from tests.support.upstreams import counted
@@ -481,3 +481,37 @@ def test_what_is_counted(
         ages = _directory_ages()
     assert isinstance(ages, dict)
     assert 100 <= ages[("corp",)] < 101
+
+
+def test_attributes_follow_the_directory(
+    make: Callable[..., Flask], slapd: OpenLdap, clock: Clock
+) -> None:
+    """At each sign-in and each check; all values of a list, and what is none is left out."""
+    mapped = '"departmentNumber" = "department", "title" = "titles", "employeeNumber" = "level"'
+    app = make(*EVERYBODY, f"attributes = {{ {mapped} }}")
+    make_attribute(app, "department", writers=["upstream"])
+    make_attribute(app, "titles", "list", writers=["upstream"])
+    make_attribute(app, "level", "number", writers=["upstream"])
+    dn = slapd.person(
+        "atti", "departmentNumber: 4711", "title: Dr.", "title: Head", "employeeNumber: 7"
+    )
+    browser = Browser(app)
+    sign_in(browser, "atti")
+
+    def values() -> dict[str, object]:
+        with app.app_context():
+            user = db.session.scalars(select(User).where(User.email == "atti@example.org")).one()
+            return dict(user.attributes)
+
+    assert values() == {"department": "4711", "titles": ["Dr.", "Head"], "level": 7}
+    change = "delete: title\n-\nreplace: employeeNumber\nemployeeNumber: seven\n"
+    slapd.change(f"dn: {dn}\nchangetype: modify\n{change}")
+    clock.move(hours=1)
+    assert recheck(app) == 1
+    assert values() == {"department": "4711", "level": 7}
+    with app.app_context():
+        provider = context.upstreams().find("corp")
+        assert provider
+        findings = [str(finding.seen) for finding in others.one_provider(provider, "atti")]
+    assert any("attributes here: department=4711" in text for text in findings)
+    assert any("'level' is no number" in text for text in findings)

@@ -21,7 +21,7 @@ from sso.process import http_call
 from sso.process.http_call import Answer
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, Browser, RelyingParty, claims_of
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_attribute, make_client, make_user
 from tests.support.second_factors import code_of, enrol_totp
 from tests.support.upstreams import Internet, Upstream, answered, provider
 
@@ -588,3 +588,41 @@ def test_the_doctor_asks_each_provider(app: Flask, corp: Upstream) -> None:
     assert [one for one, _ in seen()] == ["warning", "ok"]
     configure(app)
     assert seen() == [("skipped", "SSO_UPSTREAM_FILE names none")]
+
+
+def test_attributes_of_a_provider(
+    app: Flask, corp: Upstream, browser: Browser, client: RelyingParty
+) -> None:
+    """From the identity token or userinfo; without the claim, the value goes."""
+    configure(app, provider(attributes={"dept": "department", "https://x/level": "level"}))
+    make_attribute(app, "department", writers=["upstream"])
+    make_attribute(app, "level", "number", writers=["upstream"])
+
+    def values_after(**claims: Any) -> dict[str, Any]:
+        corp.says |= claims
+        other = Browser(app)
+        other.authorize(client)
+        other.open(corp.authorize(press(other)))
+        with app.app_context():
+            user = db.session.scalars(select(User).where(User.email == "dana@example.com")).one()
+            return dict(user.attributes)
+
+    both = {"dept": "Sales", "https://x/level": "3"}
+    assert values_after(**both) == {"department": "Sales", "level": 3}
+    assert values_after(dept=["a", "b"]) == {"department": "Sales", "level": 3}
+    assert values_after(dept=None) == {"level": 3}
+    corp.says.pop("dept", None)
+    corp.says["_claim_names"] = {"https://x/level": "src1"}
+    del corp.says["https://x/level"]
+    assert values_after() == {"level": 3}
+
+
+def test_doctor_names_attributes_that_nobody_defined(app: Flask, corp: Upstream) -> None:
+    configure(app, one := provider(attributes={"dept": "department"}))
+    with app.app_context():
+        texts = [str(finding.seen) for finding in others.one_provider(one)]
+        assert any("department is not defined with the writer" in text for text in texts)
+    make_attribute(app, "department", writers=["upstream"])
+    with app.app_context():
+        texts = [str(finding.seen) for finding in others.one_provider(one)]
+        assert not any("not defined" in text for text in texts)

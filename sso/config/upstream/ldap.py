@@ -168,6 +168,9 @@ class LdapProvider(Provider):
                 f"groups: {short[0]!r} may be the name of several groups; give its distinguished "
                 "name, or group_base"
             )
+        for name in self.attributes:
+            if not search_filters.is_attribute(name):
+                yield f"attributes: {name!r} is not the name of an attribute of a directory"
         if self.nested_groups and not self.group_base:
             yield "nested_groups: memberOf lists no groups of groups; give group_base"
 
@@ -200,6 +203,7 @@ class LdapProvider(Provider):
             user_name_attribute=usual("user_name_attribute"),
             email_attribute=self.email_attribute,
             name_attribute=self.name_attribute,
+            more_attributes=tuple(self.attributes),
             groups=self._group_rules(search_filters.parse(usual("group_filter")))
             if self.groups
             else None,

@@ -171,5 +171,5 @@ class GitHubProvider(WebProvider):
 
     def faults(self) -> Iterator[str]:
         yield from super().faults()
-        if self.recheck or self.groups:
-            yield "recheck, groups: GitHub offers neither here; remove them"
+        if self.recheck or self.groups or self.attributes:
+            yield "recheck, groups, attributes: GitHub offers none of them here; remove them"

@@ -14,6 +14,7 @@ from sso.config import email_addresses, images, tables
 from sso.config.images import Image
 from sso.config.tables import REQUIRED, checked_group, checked_name, itself, key
 from sso.config.urls import call_error, is_loopback, strict_url_error
+from sso.flow.attributes import NAME
 
 MAX_LOGO = 64 * 1024
 DAY = 24 * 3600
@@ -98,6 +99,17 @@ def _groups(value: Any) -> Mapping[str, str]:
     return {text(upstream): checked_group(text(group)) for upstream, group in value.items()}
 
 
+def _attributes(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError('give a table, such as { "their claim" = "our_attribute" }')
+    for name in value.values():
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of an attribute such as cost_center")
+        if list(value.values()).count(name) > 1:
+            raise ValueError(f"the attribute {name} is there twice")
+    return {text(claim): name for claim, name in value.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Provider:
     """An upstream identity provider. `id` is the name of its table, and stands in URLs."""
@@ -122,6 +134,12 @@ class Provider:
     )
     groups: Mapping[str, str] = key(
         "their groups, and the groups here that their members are in", _groups, {}
+    )
+    attributes: Mapping[str, str] = key(
+        "their claims, or attributes in a directory, and the attributes of people here that they "
+        "are written to at each sign-in",
+        _attributes,
+        {},
     )
     recheck: int | None = key(
         "seconds after which a session is checked again with the provider",

@@ -137,6 +137,15 @@ issuer = "{}"
          "issuer: its host is an address that is never called"),
         (GOOD + LITERAL.format("https://10.0.0.7").replace("oidc", "github").replace(
             "issuer", "url"), "url: its host is a private address; set"),
+        *(
+            (GOOD + LITERAL.format("https://x.example") + f"attributes = {value}", error)
+            for value, error in (
+                ("['team']", 'give a table, such as { "their claim" = "our_attribute" }'),
+                ("{{ a = 'Team' }}", "'Team' is not the name of an attribute"),
+                ("{{ a = 1 }}", "1 is not the name of an attribute"),
+                ("{{ a = 'x', b = 'x' }}", "the attribute x is there twice"),
+            )
+        ),
         (GOOD.replace("{folder}/secret", "/none"), "the file /none cannot be read"),
     ],
 )  # fmt: skip
