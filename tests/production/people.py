@@ -13,6 +13,13 @@ PASSWORD = "correct horse battery"
 EMAIL = "dana@example.com"
 
 
+def picture_form(size: int) -> bytes:
+    """A form with a picture, of so many bytes; its boundary is `b`."""
+    head = b'--b\r\nContent-Disposition: form-data; name="picture"; filename="a"\r\n\r\n'
+    end = b"\r\n--b--\r\n"
+    return head + b"&" * (size - len(head) - len(end)) + end
+
+
 class Unfinished(Exception):
     """An answer that is neither a page nor a redirect; `answer` is it."""
 

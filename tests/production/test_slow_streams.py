@@ -14,12 +14,14 @@ from h2.exceptions import ProtocolError
 
 from tests.production.caddy import HOST, SPELLINGS, Caddy
 from tests.production.nginx import Nginx
+from tests.production.people import picture_form
 from tests.support.processes import SERVERS, Server, free_port
 from tests.support.slow_clients import unanswered
 
 STREAMS = 240  # of a connection; Caddy allows 250
 PATH = "/api/auth/oauth2/token"
 MAX_BODY = 256 * 1024
+MAX_UPLOAD = 5 * 1024 * 1024 + 64 * 1024
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -168,3 +170,17 @@ def test_bodies_up_to_the_bound_pass(
         timeout=20,
     )
     assert (response.status_code // 100, response.status_code == 413) == (4, status == 413)
+
+
+@pytest.mark.parametrize(("size", "status"), [(MAX_UPLOAD, 400), (MAX_UPLOAD + 1, 413)])
+def test_pictures_up_to_their_bound_pass(
+    caddy: Caddy, server: Server, size: int, status: int
+) -> None:
+    response = requests.post(
+        f"{caddy.origin}/api/auth/account/picture",
+        data=picture_form(size),
+        headers={"Content-Type": "multipart/form-data; boundary=b"},
+        verify=str(caddy.certificate),
+        timeout=20,
+    )
+    assert response.status_code == status  # 400: read whole, and without a cookie

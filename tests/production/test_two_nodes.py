@@ -22,7 +22,14 @@ from sso.extensions import db
 from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
 from tests.production.nginx import Inner, Nginx
-from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person, Unfinished
+from tests.production.people import (
+    CALLBACK,
+    EMAIL,
+    PASSWORD,
+    Person,
+    Unfinished,
+    picture_form,
+)
 from tests.production.seeding import a_person, application, migrate
 from tests.support.actors import _Forms
 from tests.support.processes import wait_for
@@ -152,6 +159,29 @@ def test_the_host_is_answered_and_led_to_https(site: Site) -> None:
     found = raw(front, front.plain_port, "LOCALHOST:80", encrypted=False)
     assert b"Location: https://localhost/api/auth/oauth2/jwks\r\n" in found
     assert b"keys" in raw(front, front.port, "localhost", encrypted=True, sni="localhost")
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "status"),
+    [
+        ("account/picture", 5 * 1024 * 1024, 400),  # read whole, and without a cookie
+        ("account/picture", 7 * 1024 * 1024, 413),
+        ("admin/person/picture", 5 * 1024 * 1024, 404),  # of ours: nobody is signed in
+        ("account", 5 * 1024 * 1024, 413),
+    ],
+)
+def test_large_bodies_pass_where_pictures_are_uploaded(
+    site: Site, path: str, size: int, status: int
+) -> None:
+    response = requests.post(
+        f"{site.front.origin}/api/auth/{path}",
+        data=picture_form(size),
+        headers={"Content-Type": "multipart/form-data; boundary=b"},
+        verify=str(site.front.certificate),
+        allow_redirects=False,
+        timeout=20,
+    )
+    assert response.status_code == status
 
 
 def test_sign_in_on_one_node_and_go_on_at_the_other(site: Site) -> None:
