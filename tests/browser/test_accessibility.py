@@ -12,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.support.logos import PAGE, PNG
 
 OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
@@ -96,10 +97,19 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
     base = site.server.base_url
     page.goto(f"{base}/sign-in")
     fill(page)
-    for path in ("/email", "/factors", "/factors/totp", "/activity"):
+    for path in ("/email", "/picture", "/factors", "/factors/totp", "/activity"):
         page.goto(f"{base}/account{path}")
         assert page.url.endswith(path)
         check(page)
+    for data, path in ((PAGE, "/picture"), (PNG, "")):
+        page.goto(f"{base}/account/picture")
+        file = {"name": "me.png", "mimeType": "image/png", "buffer": data}
+        page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]  # a dict
+        press(page.locator("button.primary"))
+        assert page.url.partition("?")[0].endswith(f"/account{path}")
+        check(page)
+    width = "images => images.map(image => image.naturalWidth)"
+    assert page.locator("img.avatar").evaluate_all(width) == [256, 256]
 
 
 ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/attributes",
@@ -166,7 +176,8 @@ def test_administration(page: Page, site: Site) -> None:
     )["client_id"]
     provisioned = f"/application/provisioning?id={client_id}"
     edits = (f"/attribute?name=a{linked.hex}", person.replace("?", "/attributes?"),
-             person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
+             person.replace("?", "/edit?"), person.replace("?", "/picture?"), group,
+             group.replace("?", "/rename?"),
              group.replace("?", "/delete?"), group.replace("?", "/owners?"),
              f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
              f"/api/edit?id={api}", f"/api/secret?id={api}",
