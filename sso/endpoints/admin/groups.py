@@ -158,7 +158,7 @@ def groups() -> Response:
         pages=admin_page.neighbours(listed),
         total=admin_page.total(order, statement),
         export_url=admin_page.url("groups_export", **({"q": text} if text else {})),
-        members={group.id: _members(group) for group in listed.rows},
+        members=_members(listed.rows),
         text=text,
         form=form,
         errors=refusal.errors,
@@ -179,17 +179,18 @@ def _line(group: Group) -> Sequence[object]:
     return group.id, group.name, created, changed
 
 
-def _members(group: Group) -> Total:
-    """Count the members of a group. A large number is kept until they change, or for a while."""
-
-    def count() -> int:
-        order, members = users.in_group(group.name)
-        return order.total(members, MOST_COUNTED)
-
-    counted = caching.cached(
-        ("members", group.id, group.version), _WHILE, count, lambda count: count > EXACT
+def _members(groups: Sequence[Group]) -> dict[UUID, Total]:
+    """Count the members of groups. A large number is kept until they change, or for a while."""
+    counts = caching.cached_each(
+        {group.name: ("members", group.id, group.version) for group in groups},
+        _WHILE,
+        lambda names: memberships.counts(names, MOST_COUNTED),
+        lambda count: count > EXACT,
     )
-    return Total(min(counted, MOST_COUNTED), counted > MOST_COUNTED)
+    return {
+        group.id: Total(min(counts[group.name], MOST_COUNTED), counts[group.name] > MOST_COUNTED)
+        for group in groups
+    }
 
 
 def group() -> Response:
