@@ -18,11 +18,14 @@ from sqlalchemy import (
     SQLColumnExpression,
     String,
     UnaryExpression,
+    and_,
     func,
     literal,
+    or_,
     select,
     text,
     true,
+    tuple_,
     update,
 )
 from sqlalchemy import cast as type_cast
@@ -152,12 +155,25 @@ def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
 
 
 def is_beyond(
-    column: SQLColumnExpression[str], value: ColumnElement[str], *, descending: bool
+    columns: Sequence[Any], values: Sequence[Any], *, descending: bool
 ) -> ColumnElement[bool]:
-    """Return the condition that a column comes after a value in `order_of_beginnings`."""
+    """Return the condition that a row comes after these values.
+
+    The first column is ordered by `order_of_beginnings`. On SQLite it is the only one: others
+    would need another condition there.
+    """
+    column, value = columns[0], values[0]
     if not is_postgresql():
-        return column < value if descending else column > value
-    return column.op("~<~" if descending else "~>~", is_comparison=True)(value)
+        return cast(ColumnElement[bool], column < value if descending else column > value)
+    beyond, or_at = ("~<~", "~<=~") if descending else ("~>~", "~>=~")
+    is_first_beyond = column.op(beyond, is_comparison=True)(value)
+    if len(columns) == 1:
+        return cast(ColumnElement[bool], is_first_beyond)
+    rest, places = tuple_(*columns[1:]), tuple_(*values[1:])
+    is_rest_beyond = rest < places if descending else rest > places
+    # The first condition is the one that the index answers.
+    is_there = column.op(or_at, is_comparison=True)(value)
+    return and_(is_there, or_(is_first_beyond, is_rest_beyond))
 
 
 def order_of_beginnings(

@@ -56,7 +56,7 @@ class Order:
 
     All have one direction, so that an index on them serves both ways. `is_key_first`: the values of
     the only column are selected first, from an index alone, and then their rows.
-    `is_of_beginnings`: the only column is ordered as `dialects.begins` needs it.
+    `is_of_beginnings`: the first column is ordered as `dialects.begins` needs it, and its index.
     """
 
     columns: tuple[InstrumentedAttribute[Any] | ColumnElement[Any], ...]
@@ -100,8 +100,8 @@ class Order:
         columns = zip(values, self.columns, strict=True)
         place: Any = [literal(value, column.type) for value, column in columns]
         keys: Any = self.columns
-        if self.is_of_beginnings:
-            return dialects.is_beyond(keys[0], place[0], descending=descending)
+        if self.is_of_beginnings and (dialects.is_postgresql() or len(keys) == 1):
+            return dialects.is_beyond(keys, place, descending=descending)
         # SQLite uses no index to compare row values of one column.
         keys, place = (keys[0], place[0]) if len(place) == 1 else (tuple_(*keys), tuple_(*place))
         is_beyond: ColumnElement[bool] = keys < place if descending else keys > place
@@ -109,8 +109,12 @@ class Order:
 
     def _ordered(self, descending: bool) -> list[ColumnElement[Any]]:
         if self.is_of_beginnings:
-            return [dialects.order_of_beginnings(self.columns[0], descending=descending)]
-        return [column.desc() if descending else column.asc() for column in self.columns]
+            first = dialects.order_of_beginnings(self.columns[0], descending=descending)
+            return [first, *self._plainly_ordered(self.columns[1:], descending)]
+        return self._plainly_ordered(self.columns, descending)
+
+    def _plainly_ordered(self, columns: Sequence[Any], descending: bool) -> list[Any]:
+        return [column.desc() if descending else column.asc() for column in columns]
 
     def page_of_several(
         self, statements: Sequence[Select[T]], cursor: str | None, size: int = PAGE

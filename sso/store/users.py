@@ -155,7 +155,10 @@ def _beginning(text: str, key: str) -> Sequence[User]:
             begins(User.email, text.lower()),
             by=dialects.order_of_beginnings(User.email, descending=False),
         ),
-        *_first_matches(begins(User.name_key, key), by=User.name_key),
+        *_first_matches(
+            begins(User.name_key, key),
+            by=dialects.order_of_beginnings(User.name_key, descending=False),
+        ),
     ]
     digits = text.replace("-", "").lower()
     if len(text) >= _SHORTEST_ID and _HEX.fullmatch(digits):
@@ -374,7 +377,7 @@ def of_domain(domain: str, before: datetime) -> Sequence[User]:
 
 BY_EMAIL = Order((User.email,))
 BY_BEGINNING = Order((User.email,), is_of_beginnings=True)
-BY_NAME = Order((User.name_key, User.id))
+BY_NAME = Order((User.name_key, User.id), is_of_beginnings=True)
 BY_ACTIVITY = Order((User.last_active_at, User.id))
 CONTAINING = Order((User.email,), is_key_first=True)
 
