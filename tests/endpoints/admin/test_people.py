@@ -1,6 +1,7 @@
 """People in the administration: found, invited, edited, and what is done to them."""
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -318,8 +319,7 @@ def test_ids_that_are_none(app: Flask, ada: StaffBrowser, dana: User) -> None:
 
 def found_by(browser: Browser, query: str) -> list[str]:
     html = browser.open(f"{ADMIN}/people?{query}").html
-    return [part.split("<")[0] for part in html.split('<th scope="row">')[1:]
-            for part in [part.split(">")[1]]]  # fmt: skip
+    return re.findall(r'<a href="[^"]*/admin/person\?id=[^"]*">([^<]*)</a></span></th>', html)
 
 
 def test_searching(app: Flask, ada: StaffBrowser) -> None:

@@ -30,7 +30,7 @@ def ada(app: Flask) -> StaffBrowser:
 
 
 def emails(html: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', html)
+    return re.findall(r'<a href="[^"]*/admin/person\?id=[^"]*">([^<]*)</a></span></th>', html)
 
 
 def make_active(app: Flask, email: str, moment: datetime | None) -> None:
