@@ -294,7 +294,7 @@ LIMITED_SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(
         ("attributes.set_values", "authentication.end_some", "authentication.sign_out",
          "credentials.invite_again", "credentials.mail_password_reset",
-         "credentials.request_verification", "credentials.reset_factors"),
+         "credentials.request_verification", "credentials.reset_factors", "pictures.change"),
         CHANGE_PEOPLE,
     ),
     **dict.fromkeys(("group_editing.change", "group_owners.remove_member"), GROUPS),

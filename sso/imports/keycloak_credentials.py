@@ -101,7 +101,7 @@ def _take_totp(factors: Factors, data: dict[str, Any], secret: dict[str, Any]) -
     if data.get("secretEncoding") == "BASE32":
         try:
             raw = base64.b32decode(value.upper() + "=" * (-len(value) % 8))
-        except binascii.Error:
+        except ValueError:  # `binascii.Error` is one; another is raised beyond ASCII
             return OTHER_APPS
     else:
         raw = value.encode("utf-8", "surrogatepass")

@@ -28,11 +28,13 @@ from sso.services import (
     credentials,
     importing,
     migrated_factors,
+    roles,
 )
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
 from sso.store import clients as stored_clients
+from sso.store import groups as memberships
 from sso.store import migrated, named_groups, users
 from sso.store.migrated import CLIENT, USER
 
@@ -75,6 +77,7 @@ class PlannedClient:
 
 TAKEN_BEFORE = "taken over before"
 CHANGED_TOO = "changed there and here"
+_OF_STAFF = "administers this server: to take changes of administrators, --allow-admins"
 _OVERWRITE = "to take it from there: --overwrite"
 
 
@@ -294,14 +297,21 @@ def _changed(
     rules: Rules,
     overwrite: bool,
 ) -> list[Update]:
-    """Return who changed there since."""
+    """Return who changed there since.
+
+    Those who administer this server are kept without `allow_admins`: who can write the export
+    would sign in as them.
+    """
     news = [
         person for person in people
         if not _is_same(digests(person), taken.get(str(person.user_id), {}))
     ]  # fmt: skip
     if not news:
         return []
-    versions = migrated.versions([person.user_id for person in news if person.user_id])
+    user_ids = [person.user_id for person in news if person.user_id]
+    versions = migrated.versions(user_ids)
+    present = () if rules.allow_admins else memberships.users(user_ids)
+    staff = {user.id for user in present if roles.rights_of(user.groups)}
     updates = []
     for person, outcome in zip(news, importing.examine(actor, news, rules), strict=True):
         assert person.user_id
@@ -311,6 +321,8 @@ def _changed(
         update.factors = record.get("factors", ())
         if outcome.fate is not importing.Fate.IMPORTED:
             update.fate, update.why = Fate.NOT_TAKEN, outcome.reason
+        elif person.user_id in staff:
+            update.fate, update.why = Fate.KEPT, _OF_STAFF
         elif version != record.get("version") and not overwrite:
             update.fate, update.why = Fate.KEPT, CHANGED_TOO
         updates.append(update)

@@ -19,6 +19,7 @@ from sso.store import factors, mail_tokens, users
 
 _PURPOSE = "sign_in_code"
 _WAITS_FOR_MAIL = timedelta(hours=1)
+_ANSWERED_FOR = _WAITS_FOR_MAIL + mail_codes.LIFETIME
 
 
 @audit.acting
@@ -47,7 +48,9 @@ def request(actor: Actor, email: str, earlier: UUID | None) -> UUID:
 def address_of(token_id: UUID) -> str | None:
     """Return the address that a code was requested for; `None` if that is long ago."""
     token = mail_tokens.find(token_id, _PURPOSE)
-    return token.address if token else None
+    # By the time of the request alone: the purge deletes tokens with a code earlier.
+    is_recent = token is not None and clock.now() - token.created_at < _ANSWERED_FOR
+    return token.address if token and is_recent else None
 
 
 def is_allowed_for(user: User) -> bool:

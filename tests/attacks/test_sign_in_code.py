@@ -422,6 +422,23 @@ def test_nobody_learns_who_has_an_account(
     assert not any("FROM users" in statement for *_, run, _ in asked for statement in run)
 
 
+def test_nobody_learns_it_by_waiting(
+    app: Flask, user: User, mailbox: Mailbox, clock: Clock
+) -> None:
+    """The purge deletes a token that got a code before one that got none."""
+    asked = {}
+    for name in ("dana", "nobody"):
+        asked[name] = Browser(app)
+        ask(asked[name], f"{name}@example.com")
+    mailbox.read()
+    for seconds in (0, 24 * 3600 + 15 * 60, 20 * 60, 40 * 60):
+        clock.move(seconds=seconds)
+        with app.app_context():
+            upkeep.purge()
+        fields = [{*browser.open(PAGE).fields} for browser in asked.values()]
+        assert fields[0] == fields[1], seconds
+
+
 def test_an_application_that_requires_two_factors(app: Flask, user: User, mailbox: Mailbox) -> None:
     browser, client = Browser(app), make_client(app, require_mfa=True)
     page = browser.authorize(client)

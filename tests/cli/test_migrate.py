@@ -256,6 +256,37 @@ def test_groups_that_administer_are_left_out_of_changes_too(app: Flask, migrate:
     assert person(app, "dana@example.com").groups == ["teams/red"]
 
 
+def test_who_administers_here_is_kept(app: Flask, migrate: Migrate) -> None:
+    """Who can write the export could sign in as an administrator, by a new address and password."""
+    with app.app_context():
+        name = context.settings().admin_group
+    make_user(app, "other@example.com", groups=[name])  # the last one could not lose the role
+    entry = with_dana()["users"][0]
+    make_user(app, user_id=UUID(entry["id"]), groups=[name])
+    before = person(app, "dana@example.com")
+    stolen = with_dana(email="mallory@example.com", credentials=[password("mine")])
+    report = migrate(stolen, "--overwrite")
+    assert report["people"]["updates"] == {"kept": 1}
+    (kept,) = report["people"]["updated"]
+    assert "--allow-admins" in kept["why"]
+    after = person(app, "dana@example.com")
+    assert (after.password_hash, after.groups) == (before.password_hash, [name])
+    report = migrate(stolen, "--overwrite", "--allow-admins")
+    assert report["people"]["updates"] == {"changed": 1}
+
+
+def test_a_later_run_without_the_option_takes_no_rights(app: Flask, migrate: Migrate) -> None:
+    with app.app_context():
+        name = context.settings().admin_group
+    content = ACME | {"groups": [*ACME["groups"], group(name)]}
+    content |= {"users": with_dana(groups=[f"/{name}"])["users"]}
+    migrate(content, "--allow-admins")
+    make_user(app, "other@example.com", groups=[name])
+    content["users"][0] |= {"lastName": "New"}
+    assert migrate(content)["people"]["updates"] == {"kept": 1}
+    assert person(app, "dana@example.com").groups == [name]
+
+
 @each(
     "options, why",
     {

@@ -159,6 +159,7 @@ def test_passkeys_are_taken_if_the_host_stays(
         "usual": (otp(), True),
         "in base32": (otp(SCANNED, secretEncoding="BASE32"), True),
         "broken base32": (otp("1!", secretEncoding="BASE32"), False),
+        "base32 beyond ASCII": (otp("é" * 16, secretEncoding="BASE32"), False),
         "eight digits": (otp(digits=8), False),
         "a minute": (otp(period=60), False),
         "SHA-256": (otp(algorithm="HmacSHA256"), False),

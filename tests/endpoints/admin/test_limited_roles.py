@@ -3,6 +3,7 @@
 HR of Paris attacks: nothing about people and groups outside may be seen or changed.
 """
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ from sso.store import named_groups, users
 from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
 from tests.endpoints.admin.test_permissions import HEADERS, PAGES, admitted  # noqa: F401  # fixture
+from tests.endpoints.test_pictures import photo
 from tests.support.actors import BASE, ORIGIN, Page
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_user
@@ -265,6 +267,26 @@ def test_the_helpdesk_writes_about_the_members_alone(app: Flask) -> None:
             assert (offered in html) is may_write, offered
         for page in f"person/edit?id={person.id}", f"person/act?id={person.id}&do=delete":
             assert browser.open(f"{ADMIN}/{page}").status == (200 if may_write else 404)
+
+
+@pytest.mark.parametrize("group", ["hr", "support"])
+def test_pictures_of_the_members(app: Flask, group: str) -> None:
+    paula, dana = make_user(app, "paula@example.com", groups=["paris"]), make_user(app)
+    browser = sign_in_staff(app, f"{group}@staff.example", group)
+    form = browser.open(f"{ADMIN}/person/picture?id={paula.id}").fields
+    data = {"csrf_token": form["csrf_token"]}
+    for person, status in ((paula, 200), (dana, 404)):
+        picture = {"picture": (io.BytesIO(photo()), "x.png")}
+        page = browser.open(
+            f"{ADMIN}/person/picture?id={person.id}",
+            "POST",
+            data={**data, **picture},
+            content_type="multipart/form-data",
+        )
+        assert page.status == status
+    with app.app_context():
+        claims = [db.session.get_one(User, person.id).claims for person in (paula, dana)]
+    assert ["picture" in each for each in claims] == [True, False]
 
 
 def test_an_ended_membership_opens_nothing(app: Flask, hr: StaffBrowser) -> None:
