@@ -265,6 +265,7 @@ NOT_RUN = {
         "asks for a password; tests/cli runs it with --password-stdin",
     "flask user update ada@example.com --add-group sso-administrators":
         "the user is of the block before",
+    "flask user set-picture you@example.com portrait.jpg": "tests/cli/test_pictures.py runs it",
     ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
     "--event user_created --event user_deleted": _WEBHOOKS,
     ".venv/bin/flask webhook list": _WEBHOOKS,
