@@ -239,6 +239,7 @@ NOUNS = {
         "factors",
         "grants",
         "groups",
+        "terms",
     ),
     "pictures",
     *(
@@ -355,6 +356,7 @@ ADDRESSES = {
     f"{BASE}/device": {"GET", "POST"},
     f"{BASE}/account": {"GET", "POST"},
     f"{BASE}/account/email": {"GET", "POST"},
+    f"{BASE}/terms": {"GET", "POST"},
     f"{BASE}/forgotten-password": {"GET", "POST"},
     f"{BASE}/new-password": {"GET", "POST"},
     f"{BASE}/verify-email": {"GET", "POST"},

@@ -83,6 +83,7 @@ from sso.services import (
     service_providers,
     sign_in_codes,
     signing_keys,
+    terms,
     webhooks,
 )
 from sso.services.authentication import Browser
@@ -160,7 +161,13 @@ class World:
             name: getattr(self.session, name) for name in names if hasattr(self.session, name)
         }
         return ResourceOwner(
-            **{**values, "session_id": self.session.id, "groups": [], "locale": None},
+            **{
+                **values,
+                "session_id": self.session.id,
+                "groups": [],
+                "locale": None,
+                "terms_version": None,
+            },
             user_seen=self.user.updated_at,
             consent=None,
         )
@@ -619,6 +626,13 @@ CASES = [
     plain(second_factors.make_emailed_code, "", user, of("session.id")),
     plain(second_factors.emailed_code_bond, "", user, of("session.id")),
     plain(notifications.sign_in_code_asked, "sign_in_code", "dana@example.com", UUID(int=1)),
+    plain(attributes.asked_at_sign_up, "", user),
+    Case(attributes.set_at_sign_up,
+         lambda w, _: attributes.set_at_sign_up(OLGA, w.user, {"plan": "gold"}),
+         "profile_changed", "", lambda _: attributes.define(
+             OLGA, {"name": "plan", "type": "string", "at_sign_up": "required"})),
+    plain(terms.missing, "", user),
+    act(terms.accept, "terms_accepted", "", user, "2026-11"),
     act(sign_in_codes.request, "sign_in_code_asked", "sign_in_code", "dana@example.com", None),
     Case(sign_in_codes.address_of, lambda _, token: sign_in_codes.address_of(token),
          "", "", lambda w: _sign_in_code(w)[0]),

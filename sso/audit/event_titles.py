@@ -32,6 +32,7 @@ TITLES: Mapping[Event, str] = {
     Event.EMAIL_CHANGE_ASKED: N_("Requested another email address"),
     Event.EMAIL_CHANGE_FAILED: N_("Changing the email address failed: wrong password"),
     Event.EMAIL_CHANGED: N_("Email address changed"),
+    Event.TERMS_ACCEPTED: N_("Terms of service accepted"),
     Event.EMAIL_VERIFIED: N_("Email address verified"),
     Event.SIGNED_UP: N_("Account created"),
     Event.VERIFICATION_ASKED: N_("Requested a confirmation email"),

@@ -132,6 +132,7 @@ class Event(StrEnum):
     SIGNED_IN = "signed_in", _SENT
     SIGNED_UP = "signed_up", _SENT
     STEPPED_UP = "stepped_up"
+    TERMS_ACCEPTED = "terms_accepted", _SENT
     TOKEN_REVOKED = "token_revoked", _SENT
     TOKENS_EXCHANGED = "tokens_exchanged"
     TOKENS_ISSUED = "tokens_issued"

@@ -100,6 +100,8 @@ def whole(user: User) -> dict[str, Any]:
         "disabled": user.is_disabled,
         "ends_at": iso(user.ends_at),
         "last_active_at": iso(user.last_active_at),
+        "terms_version": user.terms_version,
+        "terms_accepted_at": iso(user.terms_accepted_at),
         "created_at": iso(user.created_at),
     }
 

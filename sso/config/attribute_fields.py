@@ -50,6 +50,14 @@ _TABLE = (
                       metavar="WHO"),
         form=Input(N_("Who may change it")),
     ),
+    Field(
+        "at_sign_up", Kind.CHOICE,
+        "Whether people give it when they create their account or accept an invitation.",
+        default=attributes.NOT_ASKED, choices=tuple(attributes.AT_SIGN_UP),
+        titles=attributes.AT_SIGN_UP, option=Option("at-sign-up"),
+        form=Input(N_("At sign-up"), N_("When people create their account or accept an "
+                   "invitation.")),
+    ),
 )  # fmt: skip
 
 FIELDS: Mapping[str, Field] = {entry.name: entry for entry in _TABLE}

@@ -270,6 +270,7 @@ BLOCKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sign_in_code.html": (_TEXT, ("client_name",)),
     "select_account.html": (_TEXT, ("client_name",)),
     "consent.html": (("heading", "help"), ("client_name",)),
+    "terms.html": (_TEXT, ("client_name",)),
     "device.html": (_TEXT, ()),
     "device_confirm.html": (("heading", "help"), ("client_name",)),
     "device_done.html": (("help",), ()),

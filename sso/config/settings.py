@@ -259,6 +259,12 @@ class Settings:
         checked_page_url,
         None,
     )
+    terms_version: str | None = key(
+        "version of the terms of service, such as 2026-11; people must accept it before they go on "
+        "to applications, and again when it changes",
+        checked_name,
+        None,
+    )
     admin_group: str = key(
         "group whose members may administer this server in the browser",
         checked_group,
@@ -485,6 +491,8 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
         errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
     errors += _errors_of_roles(reading)
     errors += _errors_of_aliases(reading)
+    if reading.values["SSO_TERMS_VERSION"] and not reading.values["SSO_TERMS_URL"]:
+        errors.append("SSO_TERMS_VERSION: people cannot read the terms; set SSO_TERMS_URL, too")
     if errors:
         raise SettingsError(errors)
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}

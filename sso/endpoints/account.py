@@ -45,6 +45,7 @@ from sso.services import (
     pictures,
     revocation,
     roles,
+    terms,
 )
 from sso.services import identities as linking
 from sso.services.checks import Invalid
@@ -148,6 +149,7 @@ def _page(
         values_form=values_form,
         opened=request.args.get("open"),
         factors=facts.factors,
+        missing_terms=terms.missing(user),
         can_delete=context.settings().account_deletion == "on",
         directory=linking.directory_of(user, facts.identities),
         has_password=user.password_hash is not None,
@@ -435,6 +437,7 @@ WORDS: Mapping[Event, str] = {
             Event.ENROLMENT_CODE_FAILED,
             Event.ENROLMENT_LINK_MADE,
             Event.ENROLMENT_ALLOWED,
+            Event.TERMS_ACCEPTED,
             Event.FACTOR_ADDED,
             Event.FACTOR_REMOVED,
             Event.FACTOR_RENAMED,

@@ -1,13 +1,15 @@
 """The form of a person's attributes: a field for each that the visitor may change."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from flask_babel import gettext
 from wtforms import Field, StringField, TextAreaField
 
 from sso.flow import attributes
-from sso.flow.attributes import Definition
+from sso.flow.attributes import REQUIRED, Definition
+from sso.i18n import N_
+from sso.models import Attribute
 from sso.web.forms import PageForm
 
 _PREFIX = "attribute_"
@@ -55,6 +57,10 @@ class ValuesForm(PageForm):
             for field, entry in self.inputs()
         }
 
+    def is_required(self, definition: Definition) -> bool:
+        """Return whether the field has to be filled in."""
+        return False
+
     def title_of(self, name: str) -> str:
         titles = {entry.name: entry.title for entry in self.definitions}
         return titles.get(name) or name
@@ -83,6 +89,36 @@ class ValuesForm(PageForm):
             if error := attributes.value_error(entry, value):
                 field.errors, is_valid = [error], False
         return is_valid
+
+
+class SignUpValuesForm(ValuesForm):
+    """The attributes that a sign-up or an invitation asks for. `required`: their names."""
+
+    required: Collection[str] = ()
+
+    @classmethod
+    def asked(cls, definitions: Sequence[Attribute]) -> Self:
+        """Make the form for these definitions."""
+        form = cls.of(definitions, {})
+        form.required = {entry.name for entry in definitions if entry.at_sign_up == REQUIRED}
+        return form
+
+    def is_required(self, definition: Definition) -> bool:
+        return definition.name in self.required
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        is_valid = super().validate(extra_validators)
+        texts = self.read()
+        for field, entry in self.inputs():
+            if entry.name in self.required and typed(entry, texts[entry.name]) is None:
+                field.errors, is_valid = [N_("Fill this in.")], False
+        return is_valid
+
+    def values(self) -> dict[str, Any]:
+        """Return the values that were given, by the names of their attributes."""
+        texts = self.read()
+        values = {entry.name: typed(entry, texts[entry.name]) for entry in self.definitions}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class OwnValuesForm(ValuesForm):

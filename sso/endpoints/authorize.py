@@ -239,6 +239,8 @@ def decide(validated: Validated) -> decision.Decision:
         apis = validated.grant.request.apis
         groups = {name: apis[name].groups for name in parameters.resources if apis[name].groups}
         policy = replace(policy, api_groups=groups)
+    if terms_version := context.settings().terms_version:
+        policy = replace(policy, terms_version=terms_version)
     if owner:
         # Queried only if it matters: most requests need no statement.
         matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(parameters, policy)
@@ -249,6 +251,7 @@ def decide(validated: Validated) -> decision.Decision:
             groups=frozenset(owner.groups),
             has_factor=matters and factors.has_any(validated.connection, owner.user_id),
             decisions_used_until=owner.decisions_used_until,
+            terms_version=owner.terms_version,
         )
     consent = decision.Consent.of(owner.consent if owner else None)
     return decision.decide(parameters, session, consent, policy, clock.now())
@@ -364,7 +367,7 @@ def endpoint_of(step: decision.Step) -> str:
         return "pages.sign_in"
     if isinstance(step, decision.SecondFactor):
         return "pages.factors" if step.enrol else "pages.second_factor"
-    return "pages.consent"
+    return "pages.terms" if isinstance(step, decision.AcceptTerms) else "pages.consent"
 
 
 def _on(validated: Validated, endpoint: str, waiting: PendingRequest) -> Response:

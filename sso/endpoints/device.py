@@ -29,6 +29,7 @@ _WRONG = N_(
 )
 _NOTHING_TICKED = N_("Tick at least one entry, or cancel.")
 _DONE = ("approved", "denied")
+_OTHER_PAGES = decision.SignIn | decision.SecondFactor | decision.AcceptTerms
 
 
 def device() -> Response:
@@ -44,7 +45,7 @@ def device() -> Response:
     current = browser_session.current_session()
     if isinstance(step, decision.Refuse | decision.Answer):
         return authorize.to_device()  # the second factor was cancelled
-    if current is None or isinstance(step, decision.SignIn | decision.SecondFactor):
+    if current is None or isinstance(step, _OTHER_PAGES):
         return authorize.to_step(authorize.endpoint_of(step), pending)
     if isinstance(step, decision.Forbid):
         return consent.forbidden(validated, current, pending, step.api, back_url=None)

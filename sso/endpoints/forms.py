@@ -90,6 +90,20 @@ for _scope in SCOPES:
     setattr(ConsentForm, f"scope_{_scope}", BooleanField())
 
 
+class TermsForm(PageForm):
+    """The terms of service: the version on the page, the checkbox, or the button to cancel."""
+
+    decision = StringField()
+    version = _Text()
+    accept = BooleanField()
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        is_valid = bool(super().validate(extra_validators))
+        if is_valid and not self.accept.data:
+            self.accept.errors = [N_("Tick the box to go on.")]
+        return is_valid and bool(self.accept.data)
+
+
 class DeviceCodeForm(PageForm):
     """The code that a device shows."""
 
@@ -288,9 +302,24 @@ class SignUpForm(PageForm):
 
 
 class _WithNewPassword(PageForm):
-    """A form with a new password. `about`: texts that it must not consist of."""
+    """A form with a new password. `about`: texts that it must not consist of.
+
+    `terms_version`: the version of the terms of service that has to be accepted with it, if any.
+    """
 
     about: tuple[str, ...] = ()
+    terms_version: str | None = None
+    version = _Text()
+    accept = BooleanField()
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        is_valid = bool(super().validate(extra_validators))
+        if self.terms_version is None:
+            return is_valid
+        is_accepted = bool(self.accept.data) and self.version.data == self.terms_version
+        if not is_accepted:
+            self.accept.errors = [N_("Tick the box to go on.")]
+        return is_valid and is_accepted
 
 
 class NewPasswordForm(_WithNewPassword):

@@ -4,6 +4,8 @@ The account is created only after the link from the mail is followed, so that a 
 creates no users. The response of a page is the same whether or not there is an account.
 """
 
+from typing import Any
+
 import flask
 from flask import abort, redirect, request, url_for
 from flask_babel import gettext
@@ -17,6 +19,7 @@ from sso.config import email_addresses
 from sso.config.upstream.provider import Provider
 from sso.crypto import passwords, secrets
 from sso.endpoints import browser_session, page
+from sso.endpoints.attribute_form import SignUpValuesForm
 from sso.endpoints.forms import (
     ChangeEmailForm,
     DecisionForm,
@@ -30,7 +33,7 @@ from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import User
 from sso.ratelimit import device_cookie
-from sso.services import accounts, credentials, identities, mail_links
+from sso.services import accounts, attributes, credentials, identities, mail_links, terms
 from sso.services.checks import Invalid
 from sso.store import factors
 from sso.store.sessions import CurrentSession
@@ -171,12 +174,16 @@ def complete_sign_up() -> Response:
         return dead_link("pages.sign_up")
     form = NewAccountForm()
     form.about = (form.name.data or "", link[0].address)
+    form.terms_version = terms.missing(None)
+    values_form = SignUpValuesForm.asked(attributes.asked_at_sign_up(None))
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if form.validate_on_submit():
+    if form.validate_on_submit() & values_form.validate_on_submit():
         fresh = passwords.hash_password(form.new_password.data or "", link[0].address)
-        return _make(secret, form, fresh)
-    return page.render("complete_sign_up.html", form=form, user_email=link[0].address)
+        return _make(secret, form, values_form.values(), fresh)
+    return page.render(
+        "complete_sign_up.html", form=form, values_form=values_form, user_email=link[0].address
+    )
 
 
 def _may(email: str) -> bool:
@@ -194,7 +201,10 @@ def _may(email: str) -> bool:
     return email_addresses.domain(email) in allowed.split()
 
 
-def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
+def _make(
+    secret: str, form: NewAccountForm, values: dict[str, Any], password_hash: str
+) -> Response:
+    attributes.hold(True)
     token, _ = mail_links.redeem(secret, mail_links.SIGN_UP) or (None, None)
     try:
         if token is None:
@@ -203,9 +213,13 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         user = accounts.sign_up(
             audit.USER, email=token.address, name=name, password_hash=password_hash
         )
+        if form.terms_version:
+            terms.accept(audit.USER, user, form.terms_version)
     except (LookupError, Invalid):  # used meanwhile, or the address is taken
         db.session.rollback()
         return dead_link("pages.sign_up")
+    if not _fill(user, values):
+        return redirect(_here("pages.complete_sign_up"), 303)
     device_cookie.remember(user)
     browser_session.remember_link(user)
     if not is_signing_up(user.email):
@@ -215,6 +229,16 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
     signed_in_at = browser_session.begin(user).auth_time
     db.session.commit()
     return page.after_sign_in(pending, signed_in_at)
+
+
+def _fill(user: User, values: dict[str, Any]) -> bool:
+    """Set what a sign-up or an invitation asks for; roll back if other attributes are by now."""
+    try:
+        attributes.set_at_sign_up(audit.USER, user, values)
+    except Invalid:
+        db.session.rollback()
+        return False
+    return True
 
 
 _PASSWORD_PURPOSES = (mail_links.RESET, mail_links.INVITE)
@@ -255,16 +279,28 @@ def new_password() -> Response:
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
     form.about = (link[1].name, link[1].email)
+    invited = link[0].purpose == mail_links.INVITE
+    form.terms_version = terms.missing(link[1]) if invited else None
+    asked = attributes.asked_at_sign_up(link[1]) if invited else []
+    values_form = SignUpValuesForm.asked(asked)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if form.validate_on_submit():
+    if form.validate_on_submit() & values_form.validate_on_submit():
         fresh = passwords.hash_password(form.new_password.data or "", str(link[1].id))
-        return _set(secret, fresh)
-    invited = link[0].purpose == mail_links.INVITE
-    return page.render("new_password.html", form=form, user_email=link[1].email, invited=invited)
+        return _set(secret, fresh, form.terms_version, values_form.values())
+    return page.render(
+        "new_password.html",
+        form=form,
+        values_form=values_form,
+        user_email=link[1].email,
+        invited=invited,
+    )
 
 
-def _set(secret: str, password_hash: str) -> Response:
+def _set(
+    secret: str, password_hash: str, terms_version: str | None, values: dict[str, Any]
+) -> Response:
+    attributes.hold(True)
     token, user = mail_links.redeem(secret, *_PASSWORD_PURPOSES) or (None, None)
     if token is None or user is None:
         db.session.rollback()
@@ -274,6 +310,10 @@ def _set(secret: str, password_hash: str) -> Response:
         return _kept_elsewhere(directory)
     was_known = device_cookie.knows(user)
     credentials.reset_password(audit.USER, user, password_hash, token.purpose)
+    if token.purpose == mail_links.INVITE and not _fill(user, values):
+        return redirect(_here("pages.new_password"), 303)
+    if terms_version:
+        terms.accept(audit.USER, user, terms_version)
     browser_session.remember_link(user)
     db.session.commit()
     # All known browsers were forgotten. This one is remembered, so that strangers who guess do not

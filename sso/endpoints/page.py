@@ -61,6 +61,7 @@ def init_app(app: Flask) -> None:
         password_rules=password_strength.RULES,
         provider_logo=provider_logo,
         picture_url=picture_url,
+        terms_url=lambda: context.settings().terms_url,
     )
     app.register_error_handler(Answered, lambda answered: answered.response)
 

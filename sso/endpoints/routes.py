@@ -26,6 +26,7 @@ from sso.endpoints import (
     second_factor,
     sign_in,
     sign_out,
+    terms,
     upstream,
     upstream_sign_in,
 )
@@ -186,6 +187,7 @@ ROUTES = (
     Route("{base}/second-factor", "second_factor", second_factor.second_factor,
           guessing=limiting.SECOND_FACTOR),
     Route("{base}/consent", "consent", consent.consent),
+    Route("{base}/terms", "terms", terms.terms),
     Route("{base}/device", "device", device.device, guessing=limiting.DEVICE_CODE),
     Route("{base}/sign-out", "sign_out", sign_out.sign_out),
     Route("{base}/forgotten-password", "forgotten_password", mailed.forgotten_password,

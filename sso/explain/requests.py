@@ -195,7 +195,10 @@ def silent(case: Case) -> Explanation | None:
         return None
     fix = Message("Make the application repeat the request without prompt=none.")
     cause = described(case)
-    if case["error"] == "interaction_required" and case.client and case.client.require_mfa:
+    is_about_factors = (
+        case["error"] == "interaction_required" and case.cause is not Cause.MUST_ACCEPT_TERMS
+    )
+    if is_about_factors and case.client and case.client.require_mfa:
         cause = Message(
             "%(description)s The client is registered with %(option)s.",
             description=cause,

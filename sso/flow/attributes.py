@@ -46,6 +46,14 @@ WRITERS: Mapping[str, str] = {
     Party.UPSTREAM: N_("Sign-in providers"),
 }
 
+# Whether people give a value when they create their account or accept an invitation.
+NOT_ASKED, OPTIONAL, REQUIRED = "no", "optional", "required"
+AT_SIGN_UP: Mapping[str, str] = {
+    NOT_ASKED: N_("It is not asked for"),
+    OPTIONAL: N_("It may stay empty"),
+    REQUIRED: N_("It has to be filled in"),
+}
+
 MOST = 100  # definitions
 MAX_TEXT = 2000  # characters of a string
 MAX_ITEMS, MAX_ITEM = 100, 200  # of a list, and characters of each; of choices, too
@@ -215,6 +223,16 @@ def definition_errors(definition: Definition) -> Iterable[Message]:
             )
     elif definition.choices:
         yield Message("only an attribute of the type choice has values to choose from")
+
+
+def sign_up_error(at_sign_up: str) -> Message | None:
+    """Return why an attribute cannot be asked for like this."""
+    if at_sign_up in AT_SIGN_UP:
+        return None
+    return Message(
+        "%(label)s %(value)s is none of %(choices)s",
+        label=Message("the sign-up"), value=repr(at_sign_up[:100]), choices=", ".join(AT_SIGN_UP),
+    )  # fmt: skip
 
 
 def is_line(value: Any, most: int) -> bool:

@@ -29,6 +29,7 @@ class Session:
     """Who is signed in on this browser, and how.
 
     `has_factor`: whether the user has set up a second factor.
+    `terms_version`: the version of the terms of service that the user has accepted.
     `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
     demanded one. They satisfy no other request.
     """
@@ -39,6 +40,7 @@ class Session:
     groups: frozenset[str] = frozenset()
     has_factor: bool = False
     decisions_used_until: datetime | None = None
+    terms_version: str | None = None
 
 
 class ConsentRecord(Protocol):
@@ -75,7 +77,8 @@ class Policy:
     """The client's registration, as far as it matters here.
 
     `ask_each_time`: it may be another program that asks in its name. `api_groups`: the groups that
-    may use an API, by its identifier, for those that not everybody may use.
+    may use an API, by its identifier, for those that not everybody may use. `terms_version`: the
+    version of the server's terms of service that users must have accepted, if any.
     """
 
     first_party: bool = False
@@ -83,6 +86,7 @@ class Policy:
     require_mfa: bool = False
     ask_each_time: bool = False
     api_groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    terms_version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,13 @@ class SecondFactor:
 
 
 @dataclass(frozen=True)
+class AcceptTerms:
+    """Ask the user to accept this version of the terms of service."""
+
+    version: str
+
+
+@dataclass(frozen=True)
 class AskConsent:
     """Show the consent page for these scopes; `known` are allowed already."""
 
@@ -216,7 +227,7 @@ class Answer:
     uses: datetime | None = None
 
 
-Step = SignIn | SecondFactor | AskConsent | Forbid
+Step = SignIn | SecondFactor | AcceptTerms | AskConsent | Forbid
 Decision = Step | Refuse | Answer
 
 
@@ -267,6 +278,12 @@ def _second_factor(facts: Facts) -> Step | None:
     return SecondFactor() if tried else None
 
 
+def _terms(facts: Facts) -> Step | None:
+    version = facts.policy.terms_version
+    is_missing = version is not None and facts.session.terms_version != version
+    return AcceptTerms(version) if version and is_missing else None
+
+
 def _consent(facts: Facts) -> Step | None:
     needed = facts.request.scopes_to_consent - _withheld_once(facts.request)
     is_demanded = facts.consent_is_demanded
@@ -288,6 +305,7 @@ _CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, Cause], ...] = (
     (_not_a_member, "access_denied", Cause.NOT_A_MEMBER),
     (_not_admitted_to_api, "access_denied", Cause.NOT_A_MEMBER_OF_API),
     (_second_factor, "interaction_required", Cause.MUST_SHOW_FACTOR),
+    (_terms, "interaction_required", Cause.MUST_ACCEPT_TERMS),
     (_consent, "consent_required", Cause.MUST_CONSENT),
 )
 # Of `prompt=none` alone (OIDC Core §3.1.2.6).

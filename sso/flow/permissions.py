@@ -258,6 +258,7 @@ SERVICES: Mapping[str, Needs] = {
          "accounts.end_memberships_due", "accounts.settle", "program_secrets.announce_ends",
          "accounts.sign_up", "accounts.take_effect", "agents.admit",
          "agents.register_itself", "api_tokens.end_of", "attributes.set_own",
+         "attributes.set_at_sign_up",
          "authentication.accept_identity", "authentication.accept_password",
          "authentication.begin", "authentication.fail_second_factor", "authentication.step_up",
          "authentication.verify_password", "credentials.change_email",
@@ -277,7 +278,7 @@ SERVICES: Mapping[str, Needs] = {
          "second_factors.remove_passkey", "second_factors.remove_totp",
          "second_factors.rename_passkey", "second_factors.renew_recovery_codes",
          "second_factors.request_emailed_code", "sign_in_codes.redeem",
-         "sign_in_codes.request"),
+         "sign_in_codes.request", "terms.accept"),
         NONE,
     ),
 }  # fmt: skip

@@ -37,6 +37,7 @@ class Cause(StrEnum):
     MISSING_RESPONSE_TYPE = "missing_response_type"
     MISSING_STATE = "missing_state"
     MOVED = "moved"
+    MUST_ACCEPT_TERMS = "must_accept_terms"
     MUST_CONSENT = "must_consent"
     MUST_SELECT_ACCOUNT = "must_select_account"
     MUST_SET_UP_FACTOR = "must_set_up_factor"
@@ -144,6 +145,9 @@ SENTENCES: dict[Cause, str] = {
     ),
     Cause.MOVED: (
         "The access token is of an issuer that its client has been moved from; get a new token."
+    ),
+    Cause.MUST_ACCEPT_TERMS: N_(
+        "The user has to accept the terms of service, and prompt=none forbids it."
     ),
     Cause.MUST_CONSENT: N_("The user has to consent, and prompt=none forbids it."),
     Cause.MUST_SELECT_ACCOUNT: N_("The user has to choose an account, and prompt=none forbids it."),

@@ -72,6 +72,9 @@ class User(Base):
     # When the person last signed in or came back to a session, to the day; NULL if never. It is no
     # change of the account: `version` and `updated_at` stay.
     last_active_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # The version of the terms of service that the person has accepted, and when.
+    terms_version: Mapped[str | None] = mapped_column(String(60))
+    terms_accepted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
     # Incremented by each change, so that of two changes based on the same version, one is refused.
@@ -327,5 +330,6 @@ class Attribute(Base):
     choices: Mapped[list[str]] = mapped_column(JSON, default=list)
     readers: Mapped[list[str]] = mapped_column(JSON, default=list)
     writers: Mapped[list[str]] = mapped_column(JSON, default=list)
+    at_sign_up: Mapped[str] = mapped_column(String(10), default="no", server_default="no")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)

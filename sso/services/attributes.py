@@ -156,7 +156,9 @@ def _edit(attribute: Attribute, fields: Mapping[str, Any]) -> None:
         else:
             tidy = list(dict.fromkeys(item.strip() for item in value))
         setattr(attribute, name, tidy)
-    if errors := list(attributes.definition_errors(attribute)):
+    sign_up_error = attributes.sign_up_error(attribute.at_sign_up)
+    errors = [*attributes.definition_errors(attribute), *([sign_up_error] if sign_up_error else ())]
+    if errors:
         raise Invalid(errors)
 
 
@@ -397,6 +399,43 @@ def set_own(actor: Actor, user_id: UUID, edits: Mapping[str, Any]) -> Difference
     if changes:
         audit.own_event(Event.PROFILE_CHANGED, user.id, attributes=names_of(changes))
     return changes
+
+
+def asked_at_sign_up(user: User | None) -> list[Attribute]:
+    """Return the definitions that a sign-up or an invitation asks for, by name.
+
+    `user`: who is invited; values that are there already are not asked for.
+    """
+    values = user.attributes if user else {}
+    return [
+        row
+        for row in stored.every()
+        if row.at_sign_up != attributes.NOT_ASKED and row.name not in values
+    ]
+
+
+@audit.acting
+def set_at_sign_up(actor: Actor, user: User, edits: Mapping[str, Any]) -> None:
+    """Set what a sign-up or an invitation asks for. Raises `Invalid`.
+
+    The caller has called `hold`, and then created or locked the user.
+    """
+    asked = {row.name: row for row in asked_at_sign_up(user)}
+    values = {name: value for name, value in edits.items() if attributes.tidy(value) is not None}
+    errors = [
+        Message("the attribute %(name)s cannot be changed here", name=repr(name[:100]))
+        for name in values
+        if name not in asked
+    ]
+    errors += [
+        Message("the attribute %(name)s is missing", name=repr(name))
+        for name, row in asked.items()
+        if row.at_sign_up == attributes.REQUIRED and name not in values
+    ]
+    if errors:
+        raise Invalid(errors)
+    if changes := _set(user, values, None):
+        audit.own_event(Event.PROFILE_CHANGED, user.id, attributes=names_of(changes))
 
 
 def _set(user: User, edits: Mapping[str, Any], party: Party | None) -> Differences:

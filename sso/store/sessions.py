@@ -51,6 +51,7 @@ class ResourceOwner:
     groups: list[str]
     user_seen: datetime  # when the user was last changed
     locale: str | None  # the language chosen for the account
+    terms_version: str | None  # the version of the terms of service that the user has accepted
     consent: ConsentRecord | None
 
 
@@ -70,6 +71,7 @@ _OWNER = (
     _USERS.c.groups.label("owner_groups"),
     _USERS.c.group_ends.label("owner_group_ends"),
     _USERS.c.updated_at.label("owner_user_seen"),
+    _USERS.c.terms_version.label("owner_terms_version"),
     _USERS.c.claims["locale"].as_string().label("owner_locale"),
 )
 _FIND_WITH_CLIENT = (

@@ -32,7 +32,7 @@ def test_an_attribute_from_beginning_to_end(app: Flask, run: Any) -> None:
                      "--self-service")  # fmt: skip
     assert made == {
         "name": "plan", "title": "", "type": "choice", "choices": ["gold", "big silver"],
-        "readers": [], "writers": ["administrator", "person"],
+        "readers": [], "writers": ["administrator", "person"], "at_sign_up": "no",
     }  # fmt: skip
     assert described(run, "attribute", "list") == [made]
     changed = described(run, "attribute", "update", "plan", "--title", "Plan",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sso.flow.decision import FRESH as FRESH_FOR
 from sso.flow.decision import (
+    AcceptTerms,
     Answer,
     AskConsent,
     Consent,
@@ -74,6 +75,7 @@ STRICT = Policy(require_mfa=True)
 POSED_AS = Policy(ask_each_time=True)
 OURS_POSED_AS = Policy(first_party=True, ask_each_time=True)
 EQUIPPED = replace(SESSION, has_factor=True)
+WITH_TERMS = replace(OPEN, terms_version="2")
 STRONG = replace(SESSION, acr="2")
 VOLUNTARY_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",))
 
@@ -103,6 +105,20 @@ TABLE: dict[str, Row] = {
         REQUEST, SESSION, CONSENT, OURS_POSED_AS, AskConsent(NEEDED)),
     "asked each time, first party, silently": (
         asking(prompt="none"), SESSION, None, OURS_POSED_AS, "consent_required"),
+    "terms, none accepted": (REQUEST, SESSION, CONSENT, WITH_TERMS, AcceptTerms("2")),
+    "terms, an older version": (
+        REQUEST, replace(SESSION, terms_version="1"), CONSENT, WITH_TERMS, AcceptTerms("2")),
+    "terms, accepted": (
+        REQUEST, replace(SESSION, terms_version="2"), CONSENT, WITH_TERMS, Answer()),
+    "terms before the consent": (REQUEST, SESSION, None, WITH_TERMS, AcceptTerms("2")),
+    "terms after the second factor": (
+        REQUEST, EQUIPPED, CONSENT, replace(WITH_TERMS, require_mfa=True), SecondFactor()),
+    "terms of a first party": (
+        REQUEST, SESSION, None, replace(FIRST, terms_version="2"), AcceptTerms("2")),
+    "terms, silently": (
+        asking(prompt="none"), SESSION, CONSENT, WITH_TERMS, "interaction_required"),
+    "terms, not a member": (
+        REQUEST, SESSION, CONSENT, replace(OTHERS, terms_version="2"), Forbid()),
     "first party": (REQUEST, SESSION, None, FIRST, Answer()),
     "first party, silently": (asking(prompt="none"), SESSION, None, FIRST, Answer()),
     "first party, consent": (

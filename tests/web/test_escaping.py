@@ -48,6 +48,7 @@ TARGETS = {
     "place": "our own, before a path of ours (proxy_error.html)",
     "stop": "made by url_for",
     "support_url()": "of the settings: https or mailto",
+    "terms_url()": "of the settings: https",
     "switch_url": "made by url_for",
     "uri": "otpauth, for an authenticator app",
     "url": "of the settings (base.html), of a provider's metadata (signing_out.html), or url_for",

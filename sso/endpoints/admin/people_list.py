@@ -195,7 +195,7 @@ def _query() -> dict[str, str]:
 
 _EXPORTED = (
     *("id", "email", "name", "email_verified", "groups", "disabled", "created"),
-    "last_active",
+    *("last_active", "terms_version", "terms_accepted"),
 )
 
 
@@ -214,6 +214,8 @@ def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
                 user.id, user.email, user.name, _yes(user.email_verified), "\n".join(user.groups),
                 _yes(user.is_disabled), exports.moment(user.created_at),
                 exports.moment(user.last_active_at) if user.last_active_at else "",
+                user.terms_version or "",
+                exports.moment(user.terms_accepted_at) if user.terms_accepted_at else "",
             )  # fmt: skip
 
 

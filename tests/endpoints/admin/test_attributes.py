@@ -63,7 +63,7 @@ def test_an_attribute_is_defined_changed_and_deleted(
     assert MARKUP not in done.html
     assert definition(app, "plan") == {
         "name": "plan", "title": MARKUP, "type": "choice", "choices": ["gold", "silver"],
-        "readers": ["person"], "writers": ["helpdesk"],
+        "readers": ["person"], "writers": ["helpdesk"], "at_sign_up": "no",
     }  # fmt: skip
     staff.open(f"{ADMIN}/attribute?name=plan")
     changed = staff.send(title="Plan", choices="gold", writers=["helpdesk", "administrator"])
