@@ -40,7 +40,7 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
             counts = backup.write(path, force, report)
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
-    audit.event(Event.BACKUP_MADE, file=path)
+    audit.event(Event.BACKUP_MADE, file=path, bytes=path.stat().st_size)
     _show({"file": str(path), "rows": counts}, counts, as_json)
     if not as_json:
         print_line(f"{path} holds it all but SSO_SECRET_KEY; keep that elsewhere.")

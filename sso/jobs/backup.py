@@ -8,11 +8,11 @@ import errno
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, create_engine, func, select, table
 from sqlalchemy.exc import DatabaseError
 
 from sso import database
@@ -33,7 +33,8 @@ class MoveRefused(OperatorError):
 
 
 def write(path: Path, replace: bool = False, report: Report | None = None) -> dict[str, int]:
-    """Write all rows into a new file, with mode 0600; on an error, `path` is unchanged.
+    """Write all rows into a new file, with mode 0600, and read it again to verify it. On an error,
+    `path` is unchanged.
 
     Raises `MoveRefused`, and `OSError` if the file cannot be written.
 
@@ -50,6 +51,7 @@ def write(path: Path, replace: bool = False, report: Report | None = None) -> di
             with engine.connect() as connection:
                 # One file, without a log beside it.
                 connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+                _verify(connection, counts)
         except DatabaseError as error:
             if getattr(error.orig, "sqlite_errorname", "") != "SQLITE_FULL":
                 raise
@@ -63,6 +65,18 @@ def write(path: Path, replace: bool = False, report: Report | None = None) -> di
         for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):
             partial.with_name(name).unlink(missing_ok=True)
     return counts
+
+
+def _verify(connection: Connection, counts: Mapping[str, int]) -> None:
+    """Raise `MoveRefused` unless a backup is whole and has as many rows as were copied."""
+    faults = [text for (text,) in connection.exec_driver_sql("PRAGMA integrity_check")]
+    faults = [] if faults == ["ok"] else faults
+    for name, count in counts.items():
+        stored = connection.scalar(select(func.count()).select_from(table(name)))
+        if stored != count:
+            faults.append(f"{name} has {stored} rows of {count}")
+    if faults:
+        raise MoveRefused(f"the file is damaged, so it was not kept: {'; '.join(faults[:5])}")
 
 
 def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -> dict[str, int]:

@@ -15,6 +15,7 @@ from flask import Flask
 from sqlalchemy import (
     JSON,
     Column,
+    Engine,
     Integer,
     MetaData,
     Table,
@@ -203,6 +204,25 @@ def test_a_schema_that_no_backup_is_made_of(
         assert done.exit_code == 1
         assert reason in done.stderr
     assert not path.exists()
+
+
+def test_a_damaged_backup_is_not_kept(
+    lived_in: Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, copy_into = tmp_path / "backup", backup.copy_into
+
+    def lose_a_row(target: Engine, *args: Any, **more: Any) -> dict[str, int]:
+        counts = copy_into(target, *args, **more)
+        with target.begin() as connection:
+            connection.execute(text("DELETE FROM groups"))
+        return counts
+
+    monkeypatch.setattr(backup, "copy_into", lose_a_row)
+    done = run(lived_in, "backup", str(path))
+    assert done.exit_code == 1
+    assert "groups has 0 rows of 1" in done.stderr
+    assert list(tmp_path.glob("*backup*")) == []
+    assert "backup_made" not in events_of(lived_in)
 
 
 def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path) -> None:

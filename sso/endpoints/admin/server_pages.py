@@ -22,7 +22,7 @@ from sso.config.upstream.ldap import LdapProvider
 from sso.config.upstream.oidc import GitHubProvider, OidcProvider
 from sso.config.upstream.provider import Provider
 from sso.database import schema
-from sso.endpoints.admin import access, admin_page, audit_trail, caching, overview
+from sso.endpoints.admin import access, admin_page, caching, overview
 from sso.endpoints.admin.forms import ConfirmForm, ProviderTestForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -45,6 +45,7 @@ _TYPES = {"oidc": "OpenID Connect", "google": "Google", "microsoft": "Microsoft"
 
 def settings() -> Response:
     """Show the settings, secrets hidden, with the state of worker, schema and backups."""
+    backup = next(iter(rows.newest(names=[Event.BACKUP_MADE], limit=1)), None)
     chosen = setting_values.in_use(context.settings(), os.environ, context.branding())
     return admin_page.render(
         "admin/settings.html",
@@ -54,7 +55,8 @@ def settings() -> Response:
         database=db.engine.dialect.name,
         python=platform.python_version(),
         worker=outbox.last_beat(outbox.WORKER),
-        backups=audit_trail.views(rows.newest(names=[Event.BACKUP_MADE], limit=1)),
+        backup=backup,
+        backup_size=json.loads(backup.fields).get("bytes") if backup else None,
         command=f"{COMMAND} settings",
         backup_command=f"{COMMAND} backup",
     )
