@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 ASSETS = ROOT / "docs/assets"
-NAMES = ("sign-in", "consent", "account", "overview", "people", "application")
+NAMES = ("sign-in", "consent", "account", "overview", "people", "application", "appearance")
 SCHEMES = ("light", "dark")
 MOST_BYTES = 60_000  # of a picture
 _NARROW, _WIDE = {"width": 760, "height": 760}, {"width": 1280, "height": 800}
@@ -93,6 +93,12 @@ def _of_administrator(browser: "Browser", demo: Mapping[str, Any]) -> None:
     page.goto(demo["console"] + "/applications")
     page.get_by_role("link", name="Wiki", exact=True).click()
     _take(page, "application")
+    page.goto(demo["console"] + "/appearance")
+    page.get_by_label("Name", exact=True).fill("Acme Corp")
+    page.get_by_label("Accent color", exact=True).fill("#0f7b5f")
+    page.frame_locator("iframe:not(.waiting)").get_by_text("Sign in to Acme Corp").wait_for()
+    page.wait_for_timeout(2 * _SETTLED)  # the color follows
+    _take(page, "appearance")
     page.context.close()
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from flask import Flask, Response, make_response
+from flask import Flask, Response, make_response, render_template_string
 
 PATH = "/components"
 
 
-def _page(app: Flask) -> Response:
+def _page() -> Response:
     from sso.endpoints.admin.admin_page import SECTIONS, navigation
     from sso.flow.permissions import Permission, Rights
     from sso.web import headers
@@ -17,7 +17,8 @@ def _page(app: Flask) -> Response:
     source = Path(__file__).with_suffix(".html").read_text()
     section, everything = SECTIONS[1], Rights(frozenset(Permission))
     return make_response(
-        app.jinja_env.from_string(source).render(
+        render_template_string(
+            source,
             section=section.endpoint,
             here=section,
             areas=navigation(everything),
@@ -32,5 +33,5 @@ def __getattr__(name: str) -> Flask:
         raise AttributeError(name)
     from wsgi import app
 
-    app.add_url_rule(PATH, "components", lambda: _page(app))
+    app.add_url_rule(PATH, "components", _page)
     return app

@@ -47,6 +47,22 @@ def test_every_component_at_every_width(
     context.close()
 
 
+def test_labels_stand_beside_their_fields_on_wide_screens(chrome: Browser, url: str) -> None:
+    context = chrome.new_context(locale="en", viewport={"width": 1279, "height": 700})
+    page = context.new_page()
+    page.goto(url)
+    for width, is_beside in ((1279, False), (1280, True)):
+        page.set_viewport_size({"width": width, "height": 700})
+        label, field = (
+            page.locator(f"main {part}").bounding_box() for part in ("label[for=name]", "#name")
+        )
+        assert label
+        assert field
+        assert (field["y"] < label["y"] + label["height"]) == is_beside
+        assert (field["x"] > label["x"] + label["width"]) == is_beside
+    context.close()
+
+
 def test_the_menu_opens_without_scripts(chrome: Browser, url: str) -> None:
     context = chrome.new_context(java_script_enabled=False, viewport={"width": 375, "height": 700})
     page = context.new_page()

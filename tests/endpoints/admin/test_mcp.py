@@ -55,7 +55,9 @@ def domains(app: Flask) -> dict[str, str]:
 
 
 def test_a_server_is_protected(app: Flask, staff: StaffBrowser) -> None:
-    staff.open(f"{ADMIN}/mcp-server/new")
+    html = staff.open(f"{ADMIN}/mcp-server/new").html
+    assert '<li aria-current="page"><bdi>Protect an MCP server</bdi></li>' in html
+    assert html.count(">MCP servers</a>") == 2  # in the navigation and the breadcrumbs
     page = staff.send(url=URL, name=MARKUP, scopes="read=Read your notes", groups="engineers")
     assert "The MCP server was registered." in page.html
     api = find(app)

@@ -109,6 +109,18 @@ def test_factors_and_sessions(app: Flask, ada: StaffBrowser, dana: User, browser
     assert not is_signed_in(browser)
 
 
+def test_what_is_empty_has_one_line(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    titles = ("Second factors", "Sessions", "Applications with access", "Emails of the last days")
+    html = ada.open(f"{ADMIN}/person?id={dana.id}").html
+    for title in titles:
+        assert f"<dt>{title}</dt>" in html
+        assert f"<h2>{title}</h2>" not in html
+    Browser(app).sign_in()
+    html = ada.open(f"{ADMIN}/person?id={dana.id}").html
+    assert "<dt>Sessions</dt>" not in html
+    assert "<h2>Sessions</h2>" in html
+
+
 def test_mails(app: Flask, ada: StaffBrowser, dana: User) -> None:
     act(ada, dana, "password")
     new = make_user(app, "new@example.com", password=None, email_verified=False)
