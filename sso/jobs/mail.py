@@ -93,6 +93,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     if mail.kind == "sign_in_code":
         if owner is None or owner.is_disabled:
             return None
+        if sign_in_codes.may_be_strangers(owner):
+            return "reset", owner
         return "sign_in_code" if sign_in_codes.is_allowed_for(owner) else "no_sign_in_code", owner
     if mail.kind == "account_deleted":
         return mail.kind, None

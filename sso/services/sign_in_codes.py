@@ -61,10 +61,20 @@ def is_allowed_for(user: User) -> bool:
     """
     return not (
         user.is_disabled
+        or may_be_strangers(user)
         or roles.rights_of(user.groups)
         or identities.directory_of(user)
         or factors.has_any(database.session_connection(), user.id)
     )
+
+
+def may_be_strangers(user: User) -> bool:
+    """Return whether somebody else may know the password: the address was never confirmed.
+
+    A code would prove the address of an account that the stranger goes on using. A reset proves it,
+    too, and ends that.
+    """
+    return not user.email_verified and user.password_hash is not None
 
 
 def make(token_id: UUID, user: User) -> str | None:

@@ -385,6 +385,26 @@ def test_someone_without_password_and_verified_address(app: Flask, mailbox: Mail
     assert len(events(app, "email_verified")) == 1
 
 
+def test_an_account_that_a_stranger_made_before(app: Flask, mailbox: Mailbox) -> None:
+    """With a password of the stranger's, at a server that confirmed no addresses: imported."""
+    erin = make_user(app, "erin@example.com", email_verified=False)
+    stranger, owner = Browser(app), Browser(app)
+    stranger.sign_in(email="erin@example.com")
+    ask(owner, "erin@example.com")
+    mails = list(map(text_of, mailbox.read()))
+    assert not any(map(CODE.search, mails))
+    (link,) = [link for text in mails for link in re.findall(r"http\S+/new-password\?\S+", text)]
+    owner.open(link)
+    owner.submit(new_password="a quiet blue harbour")
+    assert not is_signed_in(stranger)
+    with app.app_context():
+        assert db.session.get_one(User, erin.id).email_verified
+    owner.open(f"{PAGE}?change=1")
+    ask(owner, "erin@example.com")
+    owner.submit(code=code_in(mailbox))
+    assert is_signed_in(owner)
+
+
 Watched = Callable[[], AbstractContextManager[Statements]]
 
 
