@@ -163,6 +163,30 @@ def java(name: str, project: Path, source: Path) -> Path:
     return _made(f"{name}-java", [project, source], fill) / "program.jar"
 
 
+def archive(name: str) -> Path:
+    """The folder in a zip file, which locks/NAME.txt names, with its SHA-256 on the next line."""
+    lock = LOCKS / f"{name}.txt"
+    url, digest = lock.read_text().split()
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        file = folder / "archive.zip"
+        try:
+            with requests.get(url, stream=True, timeout=LIMIT) as answer, file.open("wb") as out:
+                answer.raise_for_status()
+                shutil.copyfileobj(answer.raw, out)
+        except requests.RequestException as error:
+            raise AssertionError(str(error)) from None
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == digest, f"{url} is another file"
+        shutil.unpack_archive(file, folder)
+        file.unlink()
+        for script in folder.rglob("*.sh"):  # whose mode is lost
+            script.chmod(0o755)
+
+    [inner] = _made(name, [lock], fill).iterdir()
+    return inner
+
+
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
     """The folder, filled unless it was; another process may be at it."""
     cache = _cache()
