@@ -64,7 +64,8 @@ def take(person: Person, entry: dict[str, Any], here: Here) -> None:
     lost += _identities(factors, entry, here)
     consents = entry.get("clientConsents")
     for consent in map(mapping, consents if isinstance(consents, list) else ()):
-        if client_id := text(consent.get("clientId")):
+        client_id = text(consent.get("clientId"))
+        if client_id and client_id.isprintable():
             factors.consents[client_id] = texts(consent.get("grantedClientScopes"))
     person.factors, person.lost = factors, lost
 
@@ -117,7 +118,8 @@ def _passkey(data: dict[str, Any], label: str) -> StoredPasskey | None:
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**32
     if not key or len(credential_id) not in _CREDENTIAL_BYTES or not is_count or len(key) > 4096:
         return None
-    transports = [name for name in texts(data.get("transports")) if name.isascii()]
+    listed = texts(data.get("transports"))
+    transports = [name for name in listed if name.isascii() and name.isprintable()]
     name = " ".join("".join(c for c in label if c == " " or c.isprintable()).split())
     return StoredPasskey(
         _base64url(credential_id), _base64url(key), count,
@@ -141,7 +143,8 @@ def _identities(factors: Factors, entry: dict[str, Any], here: Here) -> Iterator
     for identity in map(mapping, listed if isinstance(listed, list) else ()):
         provider = here.providers.get(text(identity.get("identityProvider")))
         subject = text(identity.get("userId"))
-        if provider and 0 < len(subject) <= 255 and len(factors.identities) < MOST_IDENTITIES:
+        is_fit = 0 < len(subject) <= 255 and subject.isprintable()
+        if provider and is_fit and len(factors.identities) < MOST_IDENTITIES:
             factors.identities.append((*provider, subject))
         else:
             yield f"{IDENTITIES} (see --provider)"

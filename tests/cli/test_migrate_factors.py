@@ -241,6 +241,15 @@ def test_links_are_taken_for_the_providers_that_are_named(app: Flask, migrate: R
     )
 
 
+def test_texts_that_postgresql_cannot_store_do_not_stop_it(app: Flask, migrate: Run) -> None:
+    linked = [{"identityProvider": "corp", "userId": "4\0002"}]
+    consents = [{"clientId": "wiki\0", "grantedClientScopes": ["email"]}]
+    broken = dana(federatedIdentities=linked, clientConsents=consents)
+    report = migrate([broken], "--provider", "corp=corp", identityProviders=[{"alias": "corp"}])
+    assert (report["imported"], report["factors"]) == (1, {})
+    assert rows(app, Identity) == []
+
+
 def test_consents_are_those_that_the_client_may_ask_for(app: Flask, migrate: Run) -> None:
     consents = [{"clientId": "wiki", "grantedClientScopes": ["profile", "email", "other"]},
              {"clientId": "gone", "grantedClientScopes": ["profile"]}]  # fmt: skip
