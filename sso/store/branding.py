@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import database
 from sso.config.branding import FIELDS, Branding
 from sso.config.images import Image
 from sso.database import dialects
@@ -42,7 +41,8 @@ def _reading() -> Iterator[Connection]:
     if db.session.registry.has():
         yield db.session.connection()
     else:
-        with database.connection() as connection:
+        # Not one that is kept for requests of programs (`database.connection`).
+        with db.engine.connect() as connection:
             yield connection
 
 

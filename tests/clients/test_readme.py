@@ -288,8 +288,12 @@ NOT_RUN = {
     ".venv/bin/flask client update CLIENT_ID --issuer https://login.example.com/realms/main":
         "tests/attacks/test_two_issuers.py runs it",
     ".venv/bin/flask migrate rehearse access.log": "tests/cli/test_rehearse.py runs it",
-    "zcat access.log.*.gz | .venv/bin/flask migrate rehearse - --json > rehearsal.json":
-        "tests/cli/test_rehearse.py runs it with a file",
+    'flask branding set --name "Acme Corp" --logo logo.svg --accent-color "#c8102e"':
+        "tests/cli/test_branding.py runs it",
+    "SSO_MAIL_CODES=on": "a setting; tests/attacks/test_sign_in_code.py has it",
+    "SSO_TERMS_URL=https://example.com/terms": "a setting; tests/endpoints/test_terms.py has it",
+    ".venv/bin/flask attribute define company --type string --title \"Your company\" "
+    "--at-sign-up required": "tests/cli/test_attributes.py runs it",
     ".venv/bin/flask client update CLIENT_ID --issuer new":
         "tests/endpoints/test_old_addresses.py runs it",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
