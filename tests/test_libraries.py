@@ -56,9 +56,13 @@ INTERNALS: dict[str, dict[str, str]] = {
         "conn.sock": "the loop reads requests and sends answers, without a thread",
         "conn.data_ready": "gunicorn must not wait for what the loop has read",
     },
+    "sso.web.routing": {
+        "parser.stream_factory": "Werkzeug takes it when a parser is made, which its request does"
+    },
 }
 # Attributes of libraries' objects that are documented as settable.
 DOCUMENTED = {
+    "MAX_IMAGE_PIXELS",  # Pillow
     *("autocommit", "prepare_threshold"),  # psycopg
     *("buffer_text", "CharacterDataHandler", "EndElementHandler", "ProcessingInstructionHandler"),
     *("StartDoctypeDeclHandler", "StartElementHandler", "XmlDeclHandler"),  # xml.parsers.expat
