@@ -31,7 +31,7 @@ from sso.endpoints.forms import (
 from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
-from sso.models import User
+from sso.models import MailToken, User
 from sso.ratelimit import device_cookie
 from sso.services import accounts, attributes, credentials, identities, mail_links, terms
 from sso.services.checks import Invalid
@@ -279,9 +279,9 @@ def new_password() -> Response:
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
     form.about = (link[1].name, link[1].email)
-    invited = link[0].purpose == mail_links.INVITE
-    form.terms_version = terms.missing(link[1]) if invited else None
-    asked = attributes.asked_at_sign_up(link[1]) if invited else []
+    is_first = _is_first(*link)
+    form.terms_version = terms.missing(link[1]) if is_first else None
+    asked = attributes.asked_at_sign_up(link[1]) if is_first else []
     values_form = SignUpValuesForm.asked(asked)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
@@ -293,8 +293,16 @@ def new_password() -> Response:
         form=form,
         values_form=values_form,
         user_email=link[1].email,
-        invited=invited,
+        invited=link[0].purpose == mail_links.INVITE,
     )
+
+
+def _is_first(token: MailToken, user: User) -> bool:
+    """Return whether the password completes an account, which asks for terms and attributes.
+
+    Invited people may have asked for a new password instead.
+    """
+    return token.purpose == mail_links.INVITE or user.password_hash is None
 
 
 def _set(
@@ -308,9 +316,9 @@ def _set(
     if directory := identities.directory_of(user):  # connected at this moment
         db.session.rollback()
         return _kept_elsewhere(directory)
-    was_known = device_cookie.knows(user)
+    was_known, is_first = device_cookie.knows(user), _is_first(token, user)
     credentials.reset_password(audit.USER, user, password_hash, token.purpose)
-    if token.purpose == mail_links.INVITE and not _fill(user, values):
+    if is_first and not _fill(user, values):
         return redirect(_here("pages.new_password"), 303)
     if terms_version:
         terms.accept(audit.USER, user, terms_version)

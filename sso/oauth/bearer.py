@@ -4,7 +4,11 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from authlib.integrations.flask_oauth2 import ResourceProtector as AuthlibResourceProtector
-from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
+from authlib.oauth2.rfc6749.errors import (
+    InvalidRequestError,
+    OAuth2Error,
+    UnauthorizedClientError,
+)
 from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenValidator
 from authlib.oauth2.rfc6750 import InvalidTokenError
 from flask import abort, g
@@ -16,7 +20,7 @@ from sso.audit.events import Event
 from sso.flow import narrowing, scopes
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.i18n.message import code_of
-from sso.oauth import dpop, tokens
+from sso.oauth import client_addresses, dpop, tokens
 from sso.ratelimit import refusals
 from sso.store import service_tokens
 from sso.store import tokens as store
@@ -63,6 +67,10 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
             return access_token  # Authlib refuses it
         if not tokens.has_issuer_of(token_string, access_token.client):
             raise InvalidTokenError(describe(Cause.MOVED))
+        try:
+            client_addresses.check_address(access_token.client)
+        except UnauthorizedClientError as error:
+            raise InvalidTokenError(error.description) from None
         if access_token.audience is not None:
             fault = describe(Cause.WRONG_AUDIENCE, resource=access_token.audience)
             raise InvalidTokenError(fault)

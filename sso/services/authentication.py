@@ -228,7 +228,6 @@ def prolong(
     if now - last_seen_at < _TOUCH_EVERY:
         return False
     if last_seen_at.date() != now.date():
-        # Before the session: who ends the sessions of a user locks the user first, too.
         sessions.note_active(connection, session_id, now)
     sessions.touch(connection, session_id, now, _idle_end(ends_at, now))
     return True

@@ -152,19 +152,27 @@ def touch(connection: Connection, session_id: UUID, now: datetime, expires_at: d
     prepared.changed(connection, _TOUCH, values)
 
 
-_ACTIVE = update(_USERS).values(
-    last_active_at=bindparam("now"), version=_USERS.c.version, updated_at=_USERS.c.updated_at
-)
-_OWNER_ACTIVE = _ACTIVE.where(
-    _USERS.c.id
-    == select(_SESSIONS.c.user_id)
-    .where(_SESSIONS.c.id == bindparam("session_id"))
-    .scalar_subquery()
+_OWNER_ACTIVE = (
+    update(_USERS)
+    .where(
+        # Two tabs share the lock of the user, and would wait for each other.
+        _USERS.c.id.in_(
+            select(_USERS.c.id)
+            .join(_SESSIONS, _SESSIONS.c.user_id == _USERS.c.id)
+            .where(_SESSIONS.c.id == bindparam("session_id"))
+            .with_for_update(of=_USERS, key_share=True, skip_locked=True)
+        )
+    )
+    .values(
+        last_active_at=bindparam("now"), version=_USERS.c.version, updated_at=_USERS.c.updated_at
+    )
 )
 
 
 def note_active(connection: Connection, session_id: UUID, now: datetime) -> None:
-    """Record that the owner of a session is active now. It locks the user."""
+    """Record that the owner of a session is active now, unless another transaction has locked the
+    user. It locks the user.
+    """
     prepared.changed(connection, _OWNER_ACTIVE, {"session_id": session_id, "now": now})
 
 

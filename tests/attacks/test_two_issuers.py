@@ -171,16 +171,18 @@ def test_the_issuer_comes_neither_from_the_host_nor_from_headers(app: Flask) -> 
 
 
 def test_access_tokens_of_a_client_that_was_moved(app: Flask, user: User) -> None:
-    """They are of neither issuer any more: at userinfo, whatever the path, and introspected."""
+    """They are of neither issuer any more, and userinfo takes none at another issuer's address."""
     application = of_issuer(app, KEYCLOAK, make_client(app))
     client = application.client
     application.sign_in(Browser(app))
     token = application.session.token["access_token"]
-    paths = (f"{OLD}/userinfo", "/application/o/userinfo/", f"{BASE}/oauth2/userinfo")
+    paths = (f"{OLD}/userinfo", "/application/o/userinfo/", f"{BASE}/oauth2/userinfo",
+             OLD.replace("main", "staff") + "/userinfo")  # fmt: skip
     http, headers = app.test_client(), {"Authorization": f"Bearer {token}"}
     for issuer, status in ((KEYCLOAK, 200), (STAFF, 401), (None, 401), (KEYCLOAK, 200)):
         give_issuer(app, client, issuer)
-        assert {http.get(path, headers=headers).status_code for path in paths} == {status}
+        codes = [http.get(path, headers=headers).status_code for path in paths]
+        assert codes == [status, 401, 401, 401]
         own = {None: f"{BASE}/oauth2/introspect", KEYCLOAK: f"{OLD}/token/introspect",
                STAFF: OLD.replace("main", "staff") + "/token/introspect"}  # fmt: skip
         answer = post(client, own[issuer], {"token": token}).get_json()

@@ -155,6 +155,25 @@ def test_an_invitation_and_a_reset(app: Flask, asked: None, mailbox: Mailbox) ->
     assert browser.submit(new_password=NEW + "2").path.endswith("/sign-in")
 
 
+def test_an_invited_person_who_asks_for_a_new_password(
+    app: Flask, asked: None, mailbox: Mailbox
+) -> None:
+    """It completes the account, as the invitation would."""
+    invited = app.test_cli_runner().invoke(
+        args=["user", "invite", "--email", ERIN, "--name", "Erin"]
+    )
+    assert invited.exit_code == 0
+    mailbox.link(ERIN)
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=ERIN)
+    browser.open(mailbox.link(ERIN))
+    assert "Fill this in." in browser.submit(new_password=NEW).html
+    form = {"attribute_company": "Acme", "attribute_plan": "silver", "attribute_news": "true"}
+    assert browser.submit(new_password=NEW, **form).path.endswith("/sign-in")
+    assert values_of(app)["company"] == "Acme"
+
+
 def test_how_operators_say_so(app: Flask) -> None:
     """By command and in the browser; anything else is refused."""
     run = app.test_cli_runner().invoke

@@ -29,6 +29,9 @@ ELSEWHERE = {
     *("preset_clients._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
+    # Of the report of `migrate`, and printed beside a change of a client.
+    *("migrating", "migrating._both", "migrating._compare", "migrating._planned"),
+    *("migrating.group_findings", "migrating.take_people", "clients"),
     # About files that commands read.
     *("declared_accounts._alteration", "declared_accounts.find", "checks.jwks", "checks.logo"),
     "service_providers._read",

@@ -151,10 +151,17 @@ def test_no_grant_outlives_its_session(app: Flask, client: RelyingParty, user: U
     assert all(codes)
 
 
+@pytest.mark.parametrize("later", [timedelta(minutes=3), timedelta(days=1)])
 def test_two_tabs_after_lunch(
-    app: Flask, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
+    later: timedelta,
+    app: Flask,
+    client: RelyingParty,
+    user: User,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both get a code, and note their visit of one session, without waiting for each other."""
+    """Both get a code, and note their visit of one session, without waiting for each other. On the
+    next day they also note that the user is active.
+    """
     one, two = Browser(app), Browser(app)
     one.approve(client)
     cookies, copies = one.http._cookies, two.http._cookies
@@ -162,7 +169,7 @@ def test_two_tabs_after_lunch(
     assert copies is not None
     for cookie in cookies.values():
         copies[cookie._storage_key] = copy(cookie)
-    monkeypatch.setattr(clock, "source", lambda: datetime.now(UTC) + timedelta(minutes=3))
+    monkeypatch.setattr(clock, "source", lambda: datetime.now(UTC) + later)
     both, prolong, met = Barrier(2), browser_session.prolong, []
 
     def meet(*session: Any) -> bool:
