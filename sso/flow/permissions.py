@@ -243,8 +243,7 @@ SERVICES: Mapping[str, Needs] = {
          "clients.change", "clients.rotate_secret", "clients.limit_secret",
          "clients.end_old_secret", "clients.disable", "clients.enable", "clients.delete",
          "migrating.take_clients", "provisioning.set_token", "provisioning.ping",
-         "provisioning.retry",
-         "provisioning.repair"),
+         "provisioning.retry", "provisioning.repair"),
         APPLICATIONS,
     ),
     **dict.fromkeys(
