@@ -10,13 +10,13 @@ from flask import Flask
 from flask.cli import ScriptInfo
 
 from sso import context, create_app, database
-from sso.cli.commands import Failure, Group, json_option, quiet_terminal
+from sso.cli.commands import Failure, json_option, quiet_terminal
+from sso.cli.migrate import group
 from sso.cli.output import print_json, print_line
 from sso.extensions import db
 from sso.imports import access_logs
 from sso.oauth.rehearsal import Key, Occurrences, Rehearsal
 
-group = Group("migrate")
 _MOST_SHOWN = 20  # differences of an application, without --json
 
 

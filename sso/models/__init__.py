@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sso.models.apis import Api as Api
     from sso.models.apis import FormerApi as FormerApi
     from sso.models.apis import ServiceToken as ServiceToken
+    from sso.models.branding import StoredBranding as StoredBranding
     from sso.models.clients import AgentDomain as AgentDomain
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from sso.models.records import AuditEvent as AuditEvent
     from sso.models.records import Migrated as Migrated
     from sso.models.records import Refusal as Refusal
-    from sso.models.records import StoredBranding as StoredBranding
     from sso.models.saml import SamlServiceProvider as SamlServiceProvider
     from sso.models.saml import SamlSession as SamlSession
     from sso.models.saml import SamlSubject as SamlSubject
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 _TABLES = {
     "apis": ("Api", "FormerApi", "ServiceToken"),
+    "branding": ("StoredBranding",),
     "clients": ("AgentDomain", "Client", "ClientLogo", "ClientOrigin", "ClientWork"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (
@@ -74,7 +75,7 @@ _TABLES = {
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
-    "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal", "StoredBranding"),
+    "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),
     "users": (

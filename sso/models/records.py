@@ -1,5 +1,5 @@
-"""The tables of records: audit events, the two ends of their chain, refused requests, what was
-taken over from another server, and the stored branding.
+"""The tables of records: audit events, the two ends of their chain, refused requests, and what was
+taken over from another server.
 """
 
 from datetime import datetime
@@ -12,7 +12,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     SmallInteger,
     String,
     Text,
@@ -119,19 +118,3 @@ class Migrated(Base):
     # Of a client its fields, of a user a digest of the entry, and the version of the row here.
     taken: Mapped[dict[str, Any]] = mapped_column(JSON)
     migrated_at: Mapped[datetime] = mapped_column(UtcDateTime)
-
-
-class StoredBranding(Base):
-    """The one row with the branding that administration has set; see `config.branding`.
-
-    `fields`: the texts by name. `logo_digest` is the SHA-256 digest of the logo.
-    """
-
-    __tablename__ = "branding"
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    fields: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    logo_type: Mapped[str | None] = mapped_column(String(20))
-    logo_digest: Mapped[str | None] = mapped_column(String(64))
-    # Only read if the digest is another one than before.
-    logo: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
