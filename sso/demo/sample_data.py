@@ -6,9 +6,10 @@ All of it is the same each time, but for the times, the ids and the administrato
 import json
 import random
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import insert
@@ -77,7 +78,9 @@ def prepare() -> Administrator:
         )
         people = _people()
         registered = {name: _register(name, groups) for name, groups in APPLICATIONS.items()}
-        db.session.execute(insert(AuditEvent), list(_week(people, registered)))
+        events = list(_week(people, registered))
+        db.session.execute(insert(AuditEvent), events)
+        _note_active(events)
     else:
         credentials.set_password(audit.operator(), user, password)
     key = totp.new_secret()
@@ -125,7 +128,7 @@ def _register(name: str, groups: Sequence[str]) -> str:
     return client.client_id
 
 
-def _week(people: Sequence[User], applications: dict[str, str]) -> Iterator[dict[str, object]]:
+def _week(people: Sequence[User], applications: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the events of the last days, most of them in working hours."""
     draw, now = random.Random(2), clock.now()  # noqa: S311 (no secret)
     for back in range(_DAYS * 24, 0, -1):
@@ -134,6 +137,12 @@ def _week(people: Sequence[User], applications: dict[str, str]) -> Iterator[dict
         for _ in range(draw.randrange(4, 12) if is_busy else draw.randrange(2)):
             at = hour + timedelta(seconds=draw.randrange(3600))
             yield from _visit(draw, min(at, now), draw.choice(people), applications)
+
+
+def _note_active(events: Iterable[dict[str, Any]]) -> None:
+    """Note the last sign-in of each person among these events, which are in order."""
+    signed_in = [event for event in events if event["name"] == Event.SIGNED_IN]
+    users.note_active({UUID(event["user_id"]): event["at"] for event in signed_in})
 
 
 def _visit(

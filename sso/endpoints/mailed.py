@@ -279,7 +279,7 @@ def new_password() -> Response:
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
     form.about = (link[1].name, link[1].email)
-    is_first = _is_first(*link)
+    is_first = _is_first(link[0], link[1])
     form.terms_version = terms.missing(link[1]) if is_first else None
     asked = attributes.asked_at_sign_up(link[1]) if is_first else []
     values_form = SignUpValuesForm.asked(asked)

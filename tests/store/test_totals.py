@@ -4,13 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 from flask import Flask
-from sqlalchemy import update
 
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, TotpSecret, User
-from sso.store import totals
+from sso.store import totals, users
 from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_user
@@ -55,9 +54,10 @@ def test_who_was_active(app: Flask, user: User, clock: Clock) -> None:
     ids = [user.id, *(make_user(app, f"{name}@example.com").id for name in ("erin", "finn"))]
     make_user(app, "gail@example.com")  # never
     with app.app_context():
-        for user_id, age in zip(ids, ages, strict=True):
-            active = update(User).where(User.id == user_id)
-            db.session.execute(active.values(last_active_at=clock.time - age))
+        users.note_active({})
+        users.note_active({id: clock.time - age for id, age in zip(ids, ages, strict=True)})
+        kept = db.session.get_one(User, user.id)
+        assert (kept.version, kept.updated_at) == (user.version, user.updated_at)
         assert [totals.active_people(30, most) for most in (1, 2, 3)] == [2, 2, 2]
 
 
