@@ -12,7 +12,7 @@ from sso.audit.events import Event
 from sso.imports.person import Factors
 from sso.mfa import passkey_names, totp
 from sso.models import Identity, Passkey, RecoveryCode, TotpSecret
-from sso.store import clients, factors, grants, identities
+from sso.store import clients, factors, grants, identities, migrated
 
 
 @audit.acting
@@ -92,7 +92,10 @@ def _link(
 
 
 def _consent(by_user: Mapping[UUID, Factors], before: Mapping[UUID, Collection[str]]) -> None:
-    client_ids = {client_id for new in by_user.values() for client_id in new.consents}
+    # Not for a client of this server that has the same ID.
+    client_ids = migrated.known(
+        migrated.CLIENT, {client_id for new in by_user.values() for client_id in new.consents}
+    )
     scopes = {row.client_id: row.scope.split() for row in clients.with_ids(client_ids)}
     rows: list[tuple[UUID, str, str]] = []
     for user_id, new in by_user.items():

@@ -29,6 +29,12 @@ def taken(kind: str, source: str, keys: Collection[str]) -> dict[str, dict[str, 
     return by_key
 
 
+def known(kind: str, keys: Collection[str]) -> set[str]:
+    """Return those of these keys that were taken over, from whichever source."""
+    rows = lists.rows_with(select(Migrated.key).where(Migrated.kind == kind), Migrated.key, keys)
+    return {row.key for row in rows}
+
+
 def note(kind: str, source: str, taken: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Record what was taken, by key, in place of what was taken before."""
     now = clock.now()

@@ -21,6 +21,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, Browser
 from tests.support.authenticator import Authenticator
 from tests.support.each import each
+from tests.support.factories import make_client
 from tests.support.keycloak import (
     PASSWORD,
     client,
@@ -256,3 +257,10 @@ def test_consents_are_those_that_the_client_may_ask_for(app: Flask, migrate: Run
     migrate([dana(clientConsents=consents)], clients=[client("wiki", consentRequired=True)])
     [consent] = rows(app, Consent)
     assert (consent.client_id, consent.scope) == ("wiki", "openid profile email")
+
+
+def test_a_client_of_this_server_with_the_same_id_is_another_one(app: Flask, migrate: Run) -> None:
+    make_client(app, client_id="wiki", name="Ours")
+    consents = [{"clientId": "wiki", "grantedClientScopes": ["profile", "email"]}]
+    migrate([dana(clientConsents=consents)], clients=[client("wiki", consentRequired=True)])
+    assert rows(app, Consent) == []
