@@ -22,6 +22,8 @@ ALLOWED = (
     *("{'client assertions':", "{'sign-out by an operator':", "{'link-local':"),
     *("{Message('a mail'):", "{N_('Emails'):"),
     *("IDENTITIES not in person.lost", "factor == notifications.APP_NAME", "word in 'true yes t'"),
+    *("name not in (APPS, KEYS, CODES, IDENTITIES)", "'recovery codes' not in earlier_labels"),
+    "{'clients': 5000, 'groups': 20000",  # the parts of a realm, with the most of each
     "refusal == _TURNED_AWAY",  # a value within a signed request
     "line.partition(': ')",  # the name of a setting, before what is wrong with it
     "text.removeprefix('it answered ')",  # why a webhook was disabled, as the database has it

@@ -637,6 +637,7 @@ CASES = [
     Case(sign_in_codes.address_of, lambda _, token: sign_in_codes.address_of(token),
          "", "", lambda w: _sign_in_code(w)[0]),
     plain(sign_in_codes.is_allowed_for, "", user),
+    plain(sign_in_codes.may_be_strangers, "", user),
     Case(sign_in_codes.make, lambda w, token: sign_in_codes.make(token, w.user),
          "", "", lambda w: _sign_in_code(w)[0]),
     Case(sign_in_codes.redeem, lambda _, made: sign_in_codes.redeem(OLGA, *made),

@@ -237,7 +237,11 @@ def test_no_admin_page_reads_a_table_from_end_to_end(app: Flask) -> None:
     assert len(statements) > 20
     # Totals read an index up to 10,000 rows, which is more than this table has.
     listed = [one for one in statements if not one[0].startswith("SELECT count(*)")]
-    assert tables_read_whole(app, listed) == {}
+    # The members of a page of groups: of 5000 groups, 50 are cheaper read whole.
+    of_page = [one for one in listed if one[0].startswith("SELECT groups.name, (SELECT count(*)")]
+    assert of_page
+    assert tables_read_whole(app, [one for one in listed if one not in of_page]) == {}
+    assert tables_read_whole(app, of_page, "enable_seqscan = off") == {}
 
 
 def test_the_list_of_sessions_reads_no_table_from_end_to_end(app: Flask) -> None:

@@ -20,9 +20,9 @@ from sso.services import group_editing
 from sso.store import clients
 from sso.store.lists import PAGE
 from tests.conftest import Clock
-from tests.support.actors import ORIGIN
+from tests.support.actors import ORIGIN, Browser
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
-from tests.support.factories import make_api, make_client
+from tests.support.factories import make_api, make_client, make_user
 from tests.support.statements import watched
 
 pytestmark = pytest.mark.slow
@@ -158,7 +158,11 @@ def test_all_are_locked_before_the_first_loses_its_grants(app: Flask, ada: Staff
     """Everybody locks grants after clients: in another order, two transactions would wait for each
     other.
     """
-    ids = sorted(make_client(app, name=name).client_id for name in ("a", "b"))
+    made = [make_client(app, name=name) for name in ("a", "b")]
+    make_user(app)
+    for client in made:
+        Browser(app).approve(client)
+    ids = sorted(client.client_id for client in made)
     ran: list[tuple[str, str]] = []
     with app.app_context():
         engine = db.engine

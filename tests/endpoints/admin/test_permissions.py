@@ -81,7 +81,7 @@ def test_the_helpdesk_opens_its_pages(app: Flask, clock: Clock, admitted: list[s
     walk(sign_in_staff(app, group=HELPDESK))
     assert set(admitted) == pages_of(ROLES["helpdesk"])
     assert set(admitted) == {"overview", "people", "person", "person_act", "invite",
-                             "person_attributes"}  # fmt: skip
+                             "person_attributes", "person_picture"}  # fmt: skip
 
 
 def test_each_permission_opens_its_pages(
