@@ -21,7 +21,7 @@ from sso.extensions import db
 from sso.mfa import totp
 from sso.models import AuditEvent, User
 from sso.services import accounts, clients, credentials
-from sso.store import factors, named_groups, users
+from sso.store import factors, named_groups, sessions, users
 
 ADMINISTRATOR = "admin@example.com"
 DOMAIN = "example.com"
@@ -142,7 +142,7 @@ def _week(people: Sequence[User], applications: dict[str, str]) -> Iterator[dict
 def _note_active(events: Iterable[dict[str, Any]]) -> None:
     """Note the last sign-in of each person among these events, which are in order."""
     signed_in = [event for event in events if event["name"] == Event.SIGNED_IN]
-    users.note_active({UUID(event["user_id"]): event["at"] for event in signed_in})
+    sessions.note_all_active({UUID(event["user_id"]): event["at"] for event in signed_in})
 
 
 def _visit(

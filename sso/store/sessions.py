@@ -1,6 +1,6 @@
 """Statements about browser sessions."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -174,6 +174,24 @@ def note_active(connection: Connection, session_id: UUID, now: datetime) -> None
     user. It locks the user.
     """
     prepared.changed(connection, _OWNER_ACTIVE, {"session_id": session_id, "now": now})
+
+
+_ACTIVE = (
+    update(_USERS)
+    .where(_USERS.c.id == bindparam("user"))
+    .values(
+        last_active_at=bindparam("moment"),
+        version=_USERS.c.version,
+        updated_at=_USERS.c.updated_at,
+    )
+)
+
+
+def note_all_active(moments: Mapping[UUID, datetime]) -> None:
+    """Record when users were last active, as `note_active` does for one."""
+    if moments:
+        rows = [{"user": user_id, "moment": moment} for user_id, moment in moments.items()]
+        db.session.connection().execute(_ACTIVE, rows)
 
 
 _USE_DECISIONS = (

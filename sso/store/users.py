@@ -378,16 +378,6 @@ def of_domain(domain: str, before: datetime) -> Sequence[User]:
 BY_EMAIL = Order((User.email,))
 BY_BEGINNING = Order((User.email,), is_of_beginnings=True)
 BY_NAME = Order((User.name_key, User.id), is_of_beginnings=True)
-_TABLE = prepared.table(User)
-_ACTIVE = (
-    update(_TABLE)
-    .where(_TABLE.c.id == bindparam("user"))
-    .values(
-        last_active_at=bindparam("moment"),
-        version=_TABLE.c.version,
-        updated_at=_TABLE.c.updated_at,
-    )
-)
 BY_ACTIVITY = Order((User.last_active_at, User.id))
 CONTAINING = Order((User.email,), is_key_first=True)
 
@@ -437,13 +427,6 @@ def is_disabled() -> ColumnElement[bool]:
 
 def is_invited() -> ColumnElement[bool]:
     return User.password_hash.is_(None) & User.disabled_at.is_(None)
-
-
-def note_active(moments: Mapping[UUID, datetime]) -> None:
-    """Record when users were last active, as `sessions.note_active` does for one."""
-    if moments:
-        rows = [{"user": user_id, "moment": moment} for user_id, moment in moments.items()]
-        db.session.connection().execute(_ACTIVE, rows)
 
 
 def is_active(days: int) -> ColumnElement[bool]:

@@ -9,7 +9,7 @@ from sso import clock
 from sso.database import dialects
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, TotpSecret, User
-from sso.store import totals, users
+from sso.store import sessions, totals
 from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_user
@@ -54,8 +54,8 @@ def test_who_was_active(app: Flask, user: User, clock: Clock) -> None:
     ids = [user.id, *(make_user(app, f"{name}@example.com").id for name in ("erin", "finn"))]
     make_user(app, "gail@example.com")  # never
     with app.app_context():
-        users.note_active({})
-        users.note_active({id: clock.time - age for id, age in zip(ids, ages, strict=True)})
+        sessions.note_all_active({})
+        sessions.note_all_active({id: clock.time - age for id, age in zip(ids, ages, strict=True)})
         kept = db.session.get_one(User, user.id)
         assert (kept.version, kept.updated_at) == (user.version, user.updated_at)
         assert [totals.active_people(30, most) for most in (1, 2, 3)] == [2, 2, 2]
