@@ -55,7 +55,7 @@ class Reason(NamedTuple):
 class Key(NamedTuple):
     """What differences are grouped by."""
 
-    client_id: str | None  # `None`: the reason is at the address, whoever asks there
+    client_id: str | None  # `None`: the reason is the address, for all clients
     address: str  # the redirect URI, or then the path
     reason: Reason
 

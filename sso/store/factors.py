@@ -9,7 +9,18 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    union,
+    update,
+)
 
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret, User
@@ -22,6 +33,24 @@ def passkeys_of_user(user_id: UUID) -> Sequence[Passkey]:
     return db.session.scalars(
         select(Passkey).where(Passkey.user_id == user_id).order_by(Passkey.created_at, Passkey.id)
     ).all()
+
+
+_FEW = 2000
+
+
+def is_owner() -> ColumnElement[bool]:
+    """Return the condition that a user has a second factor: an authenticator app or a passkey.
+
+    A few owners are looked up and then ordered; if they are many, the users are read in their order
+    until there are enough.
+    """
+    columns = (TotpSecret.user_id, Passkey.user_id)
+    some = (select(column).limit(_FEW + 1).subquery() for column in columns)
+    if all((db.session.scalar(select(func.count()).select_from(few)) or 0) <= _FEW for few in some):
+        return User.id.in_(union(*map(select, columns)))
+    # PostgreSQL would read the whole tables for EXISTS, once it is one of several conditions.
+    first = (select(column).where(column == User.id).limit(1) for column in columns)
+    return or_(*(owner.scalar_subquery().is_not(None) for owner in first))
 
 
 def passkeys_exist() -> bool:

@@ -354,7 +354,7 @@ def test_a_device(app: Flask, user: User) -> None:
 @each("issuer, is_taken", [(KEYCLOAK, True), (WIKI, True), (UNKNOWN, False), (ISSUER, False),
                            (f"{KEYCLOAK}/", False), ("x" * 3000, False)])  # fmt: skip
 def test_an_issuer_that_the_setting_does_not_name(app: Flask, issuer: str, is_taken: bool) -> None:
-    """Whoever may register clients cannot make this server sign for another issuer."""
+    """Those who may register clients cannot make this server sign for another issuer."""
     client = make_client(app)
     runner = app.test_cli_runner()
     arguments = ["client", "update", client.client_id, "--issuer", issuer]

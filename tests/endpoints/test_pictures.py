@@ -189,7 +189,7 @@ def test_it_ends_with_the_account(app: Flask, clock: Clock, dana: Browser, user:
 
 
 def test_another_value_of_the_claim_ends_it(app: Flask, dana: Browser, user: User) -> None:
-    """Whoever sets it, and however."""
+    """Set by anyone, in any way."""
     for value in ("https://people.example/dana.png", None):
         upload(dana, photo())
         url = claim_of(app)

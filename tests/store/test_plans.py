@@ -213,6 +213,7 @@ ADMIN_PAGES = (
     "people?state=disabled",
     "people?state=invited",
     "people?state=unverified",
+    "people?state=factor",
     "people?state=active",
     "people?state=inactive",
     "people?group=sso-administrators",

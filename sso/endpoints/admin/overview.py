@@ -277,23 +277,27 @@ def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, with a link to the list of what it counts, if there is one."""
+    """A number, with a link to the list of what it counts."""
 
     title: str
     total: Total
-    link: str | None = None
+    link: str
 
 
 def _figures() -> list[Figure]:
     """Return the totals, up to a minute old."""
-    counters: tuple[tuple[str, Callable[[int], int], str | None], ...] = (
+    counters: tuple[tuple[str, Callable[[int], int], str], ...] = (
         (N_("People"), totals.people, admin_page.url("people")),
         (
             people_list.ACTIVE_TITLE,
             partial(totals.active_people, people_list.ACTIVE_DAYS),
             admin_page.url("people", state="active"),
         ),
-        (N_("With a second factor"), totals.with_second_factor, None),
+        (
+            people_list.FACTOR_TITLE,
+            totals.with_second_factor,
+            admin_page.url("people", state=people_list.FACTOR_STATE),
+        ),
         (N_("Groups"), totals.groups, admin_page.url("groups")),
         (N_("Applications"), totals.clients, admin_page.url("applications")),
         (N_("Sessions"), totals.sessions, admin_page.url("sessions")),

@@ -25,15 +25,17 @@ from sso.i18n.message import Message
 from sso.models import User
 from sso.services import group_editing, group_owners
 from sso.services.checks import Invalid
-from sso.store import groups, named_groups, users
+from sso.store import factors, groups, named_groups, users
 from sso.store.lists import PAGE, Order, Slice
 
 ACTIVE_DAYS, _INACTIVE_DAYS = 30, 90
 ACTIVE_TITLE = N_("Active in 30 days")
+FACTOR_STATE, FACTOR_TITLE = "factor", N_("With a second factor")
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
     "disabled": (N_("disabled"), users.is_disabled),
     "invited": (N_("no password"), users.is_invited),
     "unverified": (N_("not verified"), users.is_unverified),
+    FACTOR_STATE: (FACTOR_TITLE, factors.is_owner),
     "active": (ACTIVE_TITLE, partial(users.is_active, ACTIVE_DAYS)),
     "inactive": (N_("Not active for 90 days"), partial(users.is_inactive, _INACTIVE_DAYS)),
 }

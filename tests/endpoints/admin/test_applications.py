@@ -165,6 +165,18 @@ def test_a_preset_asks_for_what_it_needs(app: Flask, staff: StaffBrowser, url: s
         assert not clients.every()
 
 
+def test_a_sign_in_is_tried_where_the_application_begins(app: Flask, staff: StaffBrowser) -> None:
+    rp = make_client(app, home_url="https://wiki.example/?a=1&b")
+    plain = make_client(app, name="Plain")
+    link = 'href="https://wiki.example/?a=1&amp;b" target="_blank" rel="noopener noreferrer">Try'
+    assert link in staff.open(f"{ADMIN}/application?id={rp.client_id}").html
+    assert ">Try" not in staff.open(f"{ADMIN}/application?id={plain.client_id}").html
+    with app.app_context():
+        services.disable(audit.operator(), rp.client_id)
+        db.session.commit()
+    assert ">Try" not in staff.open(f"{ADMIN}/application?id={rp.client_id}").html
+
+
 def test_there_is_no_such_preset(staff: StaffBrowser) -> None:
     for name in ("", "../grafana", "nothing", "x" * 5000, "\0"):
         url = f"{BASE}/admin/application/preset"

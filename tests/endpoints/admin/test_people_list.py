@@ -12,9 +12,9 @@ from sqlalchemy import update
 
 from sso.audit import operator
 from sso.extensions import db
-from sso.models import User
+from sso.models import Passkey, RecoveryCode, TotpSecret, User
 from sso.services import group_editing
-from sso.store import users
+from sso.store import factors, users
 from sso.store.lists import PAGE
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -94,6 +94,29 @@ def test_who_was_active_and_who_was_not(app: Flask, clock: Clock, ada: StaffBrow
     lines = rows(ada.open(f"{ADMIN}/people/export?kind=csv&state=inactive").html)
     assert [line["email"] for line in lines] == ["older@example.com", "old@example.com"]
     assert lines[0]["last_active"] == f"{clock.time - inactive * 2:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.parametrize("few", [2000, 0])
+def test_who_has_a_second_factor(
+    app: Flask, ada: StaffBrowser, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Each once, however many they are; recovery codes alone are none."""
+    monkeypatch.setattr(factors, "_FEW", few)
+    ids = {name: make_user(app, f"{name}@example.com").id for name in ("app", "key", "code", "no")}
+    with app.app_context():
+        for number, name in enumerate(("key", "app", "key")):
+            db.session.add(Passkey(
+                user_id=ids[name], credential_id=str(number), public_key="x", name="Key",
+            ))  # fmt: skip
+        db.session.add(TotpSecret(user_id=ids["app"], sealed_secret="x", last_step=1))
+        db.session.add(RecoveryCode(user_id=ids["code"], digest="x"))
+        db.session.commit()
+    link = re.search(r'href="([^"]*)"><strong>3</strong><span>With a second', ada.open(ADMIN).html)
+    assert link
+    html = ada.open(ORIGIN + link[1].replace("&amp;", "&")).html
+    assert emails(html) == ["ada@example.com", "app@example.com", "key@example.com"]
+    assert "Entries: 3" in html
+    assert emails(ada.open(f"{ADMIN}/people?state=factor&q=key").html) == ["key@example.com"]
 
 
 def test_pages_of_active_people(app: Flask, clock: Clock, ada: StaffBrowser) -> None:
