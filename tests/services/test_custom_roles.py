@@ -29,6 +29,7 @@ from sso.services import (
 )
 from sso.services.changes import ListEdit
 from sso.store import named_groups, users
+from tests.support.administration import staff_of
 from tests.support.factories import make_client, make_user
 
 ADMINS, HELPERS = "sso-administrators", "sso-helpdesk"
@@ -41,13 +42,6 @@ def settings(app: Flask) -> Iterator[None]:
     app.extensions["sso.settings"] = replace(before, admin_roles=ROLES)
     yield
     app.extensions["sso.settings"] = before
-
-
-def actor(app: Flask, *names: str) -> Actor:
-    user = make_user(app, f"{'-'.join(names)}@staff.example", groups=list(names))
-    with app.app_context():
-        rights = roles.rights_of(user.groups)
-        return Actor(user.email, user_id=user.id, permissions=rights.permissions)
 
 
 def loaded(user: User) -> User:
@@ -132,7 +126,7 @@ GIVE: dict[str, tuple[str, Callable[[Actor, User, str], Any]]] = {
 @pytest.mark.parametrize("how", GIVE)
 def test_nobody_gives_what_they_lack(app: Flask, how: str) -> None:
     role, give = GIVE[how]
-    by, dana = actor(app, role), make_user(app)
+    by, dana = staff_of(app, role), make_user(app)
     with app.app_context():
         for name in ADMINS, HELPERS, "auditors", "hr-lead", "teams" if role == "hr" else "hr":
             id_ = group_id(name)
@@ -151,7 +145,7 @@ def test_nobody_gives_what_they_lack(app: Flask, how: str) -> None:
 
 
 def test_nobody_promotes_themselves(app: Flask) -> None:
-    by = actor(app, "hr")
+    by = staff_of(app, "hr")
     assert by.user_id
     with app.app_context():
         for name in (ADMINS, "auditors"):
@@ -178,7 +172,7 @@ CHANGE: dict[str, Callable[[Actor, User], Any]] = {
 
 @pytest.mark.parametrize("how", CHANGE)
 def test_nobody_changes_people_with_more_permissions(app: Flask, how: str) -> None:
-    by = actor(app, "hr")
+    by = staff_of(app, "hr")
     others = {
         name: make_user(app, f"{name}@other.example", groups=["plain", name])
         for name in (ADMINS, HELPERS, "auditors", "hr-lead", "hr", "staff")
@@ -194,7 +188,7 @@ def test_nobody_changes_people_with_more_permissions(app: Flask, how: str) -> No
 
 
 def test_groups_with_permissions_are_left_alone(app: Flask) -> None:
-    by = actor(app, "teams")
+    by = staff_of(app, "teams")
     ada = make_user(app, "ada@example.com", groups=[ADMINS, "plain"])
     make_user(app, "second@example.com", groups=[ADMINS])
     with app.app_context():
@@ -234,7 +228,7 @@ def test_tokens_without_the_scope_keep_away_from_roles(app: Flask) -> None:
 
 
 def test_imports_leave_the_groups_of_roles_out(app: Flask) -> None:
-    by = actor(app, "hr")
+    by = staff_of(app, "hr")
     person = Person("line 2", "erin@example.com", "Erin", groups=["auditors", "plain"])
     with app.app_context():
         importing.add(by, [person], importing.Rules("csv"))

@@ -31,6 +31,7 @@ from sso.models import User
 from sso.services import accounts, attributes, credentials, group_editing, group_owners, roles
 from sso.services.changes import ListEdit
 from sso.store import named_groups, users
+from tests.support.administration import staff_of
 from tests.support.factories import make_user
 from tests.test_services import CASES, Case, World, world  # noqa: F401  # a fixture
 
@@ -52,13 +53,6 @@ def settings(app: Flask) -> Iterator[None]:
     app.extensions["sso.settings"] = limited
     yield
     app.extensions["sso.settings"] = before
-
-
-def actor(app: Flask, *names: str) -> Actor:
-    user = make_user(app, f"{'-'.join(names)}@staff.example", groups=list(names))
-    with app.app_context():
-        rights = roles.rights_of(user.groups)
-    return Actor(user.email, user_id=user.id, permissions=rights.permissions, limits=rights.limits)
 
 
 def loaded(user: User) -> User:
@@ -218,7 +212,7 @@ def test_services_reach_only_the_groups(
 
 
 def test_new_people_are_in_the_groups(app: Flask) -> None:
-    by = actor(app, "hr")
+    by = staff_of(app, "hr")
     new: dict[str, Any] = {"email": "new@example.com", "name": "New"}
     with app.app_context():
         for create in (accounts.create, accounts.invite):
@@ -232,7 +226,7 @@ def test_new_people_are_in_the_groups(app: Flask) -> None:
 
 def test_support_invites_nobody(app: Flask) -> None:
     """They may not choose groups, and without one the person would not be theirs."""
-    by = actor(app, "support")
+    by = staff_of(app, "support")
     with app.app_context():
         for names in [], ["paris"]:
             with pytest.raises(NotAllowed):
@@ -241,7 +235,7 @@ def test_support_invites_nobody(app: Flask) -> None:
 
 def test_the_helpdesk_with_a_limited_role(app: Flask) -> None:
     """It helps everybody, and writes about those in the groups."""
-    by = actor(app, HELPERS, "hr")
+    by = staff_of(app, HELPERS, "hr")
     dana, erin = make_user(app), make_user(app, "erin@example.com", groups=["paris"])
     new: dict[str, Any] = {"email": "new@example.com", "name": "New"}
     with app.app_context():
@@ -287,7 +281,7 @@ def test_nobody_is_taken_over(
     app: Flask, add: Callable[[Actor, User, str], Any], who: tuple[str, ...]
 ) -> None:
     """By adding them to a group whose members one manages; also with all groups, or sight of all"""
-    by, dana = actor(app, *who), make_user(app, groups=["plain"])
+    by, dana = staff_of(app, *who), make_user(app, groups=["plain"])
     with app.app_context():
         for name in "paris", "lyon":
             group_id(name)
@@ -300,7 +294,7 @@ def test_nobody_is_taken_over(
 
 def test_an_ended_membership_reaches_nobody(app: Flask) -> None:
     """Not even while the worker has not removed it, one second after the end."""
-    by, dana = actor(app, "hr"), make_user(app, groups=["paris"])
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
     with app.app_context():
         user = loaded(dana)
         user.set_group_ends({"paris": (clock.now() + timedelta(seconds=2)).isoformat()})
@@ -323,7 +317,7 @@ def test_an_ended_membership_reaches_nobody(app: Flask) -> None:
 
 
 def test_a_group_is_not_renamed_to_one_of_ones_own(app: Flask) -> None:
-    by = actor(app, "hr", "teams")
+    by = staff_of(app, "hr", "teams")
     make_user(app, groups=["plain"])
     with app.app_context():
         with pytest.raises(NotAllowed):
@@ -334,7 +328,7 @@ def test_a_group_is_not_renamed_to_one_of_ones_own(app: Flask) -> None:
 
 def test_moving_people(app: Flask) -> None:
     """Between one's groups, and out of them; not to others, nor out of others."""
-    by, dana = actor(app, "hr"), make_user(app, groups=["paris", "plain"])
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris", "plain"])
     with app.app_context():
         for edit in (
             ListEdit(added=("other",)),
@@ -364,7 +358,7 @@ def test_moving_people(app: Flask) -> None:
 
 @pytest.mark.parametrize("role", [ADMINS, HELPERS, "all-hr", "mail", "teams", "wiki"])
 def test_members_with_more_permissions_are_left_alone(app: Flask, role: str) -> None:
-    by = actor(app, "hr")
+    by = staff_of(app, "hr")
     make_user(app, "second@example.com", groups=[ADMINS])
     ada = make_user(app, "ada@example.com", groups=["paris", role])
     lena = make_user(app, "lena@example.com", groups=["paris", "hr"])  # has no more
@@ -386,7 +380,7 @@ def test_members_with_more_permissions_are_left_alone(app: Flask, role: str) -> 
 
 def test_nobody_gives_a_role_with_other_limits(app: Flask) -> None:
     """HR of Paris and Lyon cannot make somebody support of Paris, whose permission they lack."""
-    by, dana = actor(app, "all-hr"), make_user(app, groups=["paris"])
+    by, dana = staff_of(app, "all-hr"), make_user(app, groups=["paris"])
     with app.app_context():
         for name in "wiki", "hr", "support":
             with pytest.raises(NotAllowed):
@@ -402,7 +396,7 @@ def test_groups_alone(app: Flask) -> None:
     with app.app_context():
         group = group_id("wiki-editors")
         db.session.commit()
-    wiki, seeing = actor(app, "wiki"), actor(app, "wiki", "readers")
+    wiki, seeing = staff_of(app, "wiki"), staff_of(app, "wiki", "readers")
     with app.app_context():
         with pytest.raises(NotAllowed):
             group_editing.change(wiki, group, added=[erin.id])
@@ -446,6 +440,6 @@ def test_groups_that_bound_a_role_have_no_owners(app: Flask) -> None:
 
 def test_a_stale_page_says_nothing_about_others(app: Flask) -> None:
     """A change by somebody else is not described to those who no longer manage the person."""
-    by, dana = actor(app, "hr"), make_user(app, name="Secret")
+    by, dana = staff_of(app, "hr"), make_user(app, name="Secret")
     with app.app_context(), pytest.raises(NotAllowed):
         accounts.update(by, dana.id, name="X", seen={"name": "Dana"})

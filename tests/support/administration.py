@@ -7,8 +7,10 @@ from uuid import UUID, uuid4
 
 from flask import Flask
 
+from sso.audit import Actor
 from sso.extensions import db
 from sso.models import Identity, User
+from sso.services import roles
 from sso.store import identities
 from tests.support.actors import BASE, ORIGIN, Browser, Page
 from tests.support.factories import make_user
@@ -88,3 +90,11 @@ def sign_in_staff(app: Flask, email: str = "ada@example.com", group: str = ADMIN
     browser.sign_in(email)
     browser.secret, _ = enrol_totp(browser)
     return browser
+
+
+def staff_of(app: Flask, *groups: str) -> Actor:
+    """An operator whose rights come from these groups."""
+    user = make_user(app, f"{'-'.join(groups)}@staff.example", groups=list(groups))
+    with app.app_context():
+        rights = roles.rights_of(user.groups)
+    return Actor(user.email, user_id=user.id, permissions=rights.permissions, limits=rights.limits)

@@ -22,16 +22,15 @@ from sso.services import group_editing
 from sso.store import named_groups, users
 from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
-from tests.endpoints.admin.test_permissions import HEADERS, PAGES, admitted  # noqa: F401  # fixture
+from tests.endpoints.admin.test_permissions import LINKS, PAGES, admitted, answers  # noqa: F401  # fixture
 from tests.endpoints.test_pictures import photo
-from tests.support.actors import BASE, ORIGIN, Page
+from tests.support.actors import BASE, Page
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_user
 
 pytestmark = pytest.mark.slow
 MARK = "Outsider"  # in the names of everything outside
 CSRF = re.compile(r'name="csrf_token"[^>]*>')
-LINKS = re.compile(rf'(?:href|action)="({BASE}/admin[^"?]*)')
 
 
 @pytest.fixture(autouse=True)
@@ -60,21 +59,14 @@ def groups_of(app: Flask, user: User) -> list[str]:
 
 
 def walk(browser: StaffBrowser, about: Mapping[str, Any]) -> dict[str, str]:
-    """Ask for every page with every method; return the text of each answer, by method and page.
+    """Ask for every page; return the text of each answer, by method and page.
 
     A redirect counts with its address.
     """
-    texts = {}
-    for route in PAGES:
-        for method in route.methods:
-            path = route.path.format(base=BASE)
-            headers = HEADERS if method == "POST" else {}
-            answer = browser.http.open(
-                path, method=method, base_url=ORIGIN, headers=headers, query_string=about.get(path)
-            )
-            assert answer.status_code < 500, (method, path)
-            texts[f"{method} {route.name}"] = f"{answer.text} {answer.headers.get('Location')}"
-    return texts
+    return {
+        f"{method} {route.name}": f"{answer.text} {answer.headers.get('Location')}"
+        for route, method, answer in answers(browser, about)
+    }
 
 
 def test_nothing_outside_is_seen(

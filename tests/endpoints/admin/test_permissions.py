@@ -1,18 +1,19 @@
 """Each page of administration opens with one of the permissions that its route names."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Flask
+from werkzeug.test import TestResponse
 
 from sso.endpoints.routes import ROUTES
 from sso.flow.permissions import ROLES, STAFF, Permission
 from sso.store import named_groups, provisioning, users
 from sso.web import routing
-from sso.web.routing import ADMIN
+from sso.web.routing import ADMIN, Route
 from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
 from tests.support.actors import BASE, ORIGIN
@@ -43,12 +44,10 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def walk(browser: StaffBrowser, about: Mapping[str, Any] = {}) -> set[str]:
-    """Ask for every page with every method that it takes; return the pages that they link to.
-
-    `about`: the query of each page.
-    """
-    links: set[str] = set()
+def answers(
+    browser: StaffBrowser, about: Mapping[str, Any]
+) -> Iterator[tuple[Route, str, TestResponse]]:
+    """Ask for every page with every method that it takes. `about`: the query of each page."""
     for route in PAGES:
         for method in route.methods:
             path = route.path.format(base=BASE)
@@ -57,8 +56,15 @@ def walk(browser: StaffBrowser, about: Mapping[str, Any] = {}) -> set[str]:
                 path, method=method, base_url=ORIGIN, headers=headers, query_string=about.get(path)
             )
             assert answer.status_code < 500, (method, path)
-            if answer.status_code == 200:
-                links.update(LINKS.findall(answer.text))
+            yield route, method, answer
+
+
+def walk(browser: StaffBrowser, about: Mapping[str, Any] = {}) -> set[str]:
+    """Ask for every page; return the pages that they link to."""
+    links: set[str] = set()
+    for _, _, answer in answers(browser, about):
+        if answer.status_code == 200:
+            links.update(LINKS.findall(answer.text))
     return links
 
 
