@@ -5,6 +5,7 @@ axe looks at each of them on the way.
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from flask import Flask
@@ -15,7 +16,7 @@ from tests.browser.conftest import press
 from tests.browser.test_accessibility import check
 from tests.browser.torn import torn
 from tests.conftest import Clock
-from tests.support.factories import PASSWORD, make_user
+from tests.support.factories import PASSWORD, make_attribute, make_user
 from tests.support.mailbox import Mailbox, MailServer, text_of
 from tests.support.processes import free_port
 from tests.support.second_factors import CODE, code_of
@@ -107,6 +108,30 @@ def test_a_sign_in_by_code(page: Page, served: Mailbox) -> None:
     send(page, code="0000 0000")
     assert page.locator("#problem").is_visible()
     send(page, code=CODE.findall(text_of(mail))[0])
+    assert page.url.endswith("/account")
+
+
+def test_terms_and_attributes(page: Page, served: Mailbox) -> None:
+    """With an invitation, and later when the terms have changed; refused first, each time."""
+    settings = served.app.extensions["sso.settings"]
+    terms = {"terms_url": "https://example.com/terms"}
+    served.app.extensions["sso.settings"] = replace(settings, terms_version="1", **terms)
+    make_attribute(served.app, "company", title="Company", at_sign_up="required")
+    invited = ["user", "invite", "--email", EMAIL, "--name", "Nia"]
+    assert served.app.test_cli_runner().invoke(args=invited).exit_code == 0
+    page.goto(served.link(EMAIL))
+    page.evaluate("document.querySelectorAll('form').forEach(form => form.noValidate = true)")
+    send(page, new_password=NEW)
+    assert page.locator("[aria-invalid=true]").count() == 2
+    page.locator("[name=accept]").check()
+    send(page, new_password=NEW, attribute_company="Acme")
+    send(page, password=NEW)
+    served.app.extensions["sso.settings"] = replace(settings, terms_version="2", **terms)
+    page.goto(f"{settings.base_url}/terms")
+    page.evaluate("document.querySelectorAll('form').forEach(form => form.noValidate = true)")
+    send(page)
+    page.locator("[name=accept]").check()
+    send(page)
     assert page.url.endswith("/account")
 
 
