@@ -176,6 +176,8 @@ def test_bodies_up_to_the_bound_pass(
 def test_pictures_up_to_their_bound_pass(
     caddy: Caddy, server: Server, size: int, status: int
 ) -> None:
+    if server.kind == "granian" and status == 413:
+        pytest.skip("granian answers before Caddy has sent it all, and Caddy may say 503")
     response = requests.post(
         f"{caddy.origin}/api/auth/account/picture",
         data=picture_form(size),
@@ -183,5 +185,4 @@ def test_pictures_up_to_their_bound_pass(
         verify=str(caddy.certificate),
         timeout=20,
     )
-    # 400: read whole, and without a cookie. Granian's answer can be too early for Caddy.
-    assert response.status_code in {status, 503 if status == 413 else status}
+    assert response.status_code == status  # 400: read whole, and without a cookie
