@@ -8,12 +8,16 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 from flask import Flask
+from sqlalchemy import Select, select
 
 from sso import create_app
 from sso.extensions import db
-from sso.store import migrations
+from sso.models import AuditEvent
+from sso.store import migrations, users
+from sso.store.lists import Order
 from tests.bench import seed
 from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
 from tests.support.factories import ensure_keys
@@ -23,6 +27,10 @@ from tests.support.servers import postgresql
 LISTS = {
     "people, first page": "people",
     "people, a page in the middle": "{middle}",
+    "people, last page": "people?page={last}",
+    "people, by name": "people?sort=name",
+    "people, active": "people?state=active",
+    "people, with a second factor": "people?state=factor",
     "people, beginning of the email": "people?q=user7777",
     "people, beginning of the name": "people?q=family+person+7777",
     "people, disabled": "people?state=disabled",
@@ -35,8 +43,13 @@ LISTS = {
     "a person": "person?id={person}",
     "audit trail, first page": "audit",
     "audit trail, a page in the middle": "{middle_of_audit}",
+    "audit trail, last page": "audit?page={last_of_audit}",
     "audit trail of a person": "audit?who={person}",
     "audit trail, an event that is rare": "audit?event=user_deleted",
+    "groups": "groups",
+    "sessions": "sessions",
+    "applications": "applications",
+    "emails": "emails",
     "overview": "",
 }
 
@@ -75,7 +88,13 @@ def make_world(app: Flask, people: int) -> StaffBrowser:
 
 def paths(browser: StaffBrowser) -> dict[str, str]:
     """The path of each list."""
+    with browser.http.application.app_context():
+        newest = Order((AuditEvent.at, AuditEvent.id), is_descending=True)
+        last = _last_page(users.BY_EMAIL, users.with_email(""))
+        last_of_audit = _last_page(newest, select(AuditEvent))
     found = {
+        "last": last,
+        "last_of_audit": last_of_audit,
         "person": seed.user_id(7),
         "middle": _second_page(browser, "people?q=user5").partition("/admin/")[2],
         "middle_of_audit": _second_page(browser, "audit").partition("/admin/")[2],
@@ -92,6 +111,11 @@ def measured(browser: StaffBrowser, path: str, count: int) -> list[float]:
         times.append(time.perf_counter() - begin)
         assert page.status == 200, page
     return times[1:]
+
+
+def _last_page(order: Order, statement: Select[Any]) -> str:
+    """Return the cursor of the last rows of a list."""
+    return order.cursor(order.reversed.page(statement, None).rows[-1])
 
 
 def _second_page(browser: StaffBrowser, path: str) -> str:
