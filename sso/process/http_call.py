@@ -146,6 +146,7 @@ def call(
         certificate = None
         if is_secure:
             tls = tls or ssl.create_default_context()
+            sock.getpeername()  # `wrap_socket` leaves a socket open whose peer is gone
             sock = secured = tls.wrap_socket(
                 sock, server_hostname=host, do_handshake_on_connect=False
             )

@@ -1,8 +1,11 @@
 """Requests to registered URLs: which addresses are refused, and peers that take their time."""
 
+import gc
 import itertools
+import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -413,3 +416,20 @@ def test_a_provider_that_trickles_frees_its_places(monkeypatch: pytest.MonkeyPat
         assert len(ended) == 8
         assert max(ended) < 2.5
         assert client.caller._free._value == 8  # all eight places
+
+
+def test_no_socket_is_left_open_if_the_peer_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()  # with a reset
+    select.select([client], [], [], 5)
+    monkeypatch.setattr(http_call, "_connected", lambda *_: client)
+    with pytest.raises(OSError, match="connected"):
+        http_call.call("GET", "https://127.0.0.1/")
+    assert client.fileno() == -1
+    gc.collect()
+    assert not [
+        one for one in gc.get_objects() if type(one) is ssl.SSLSocket and one.fileno() != -1
+    ]
