@@ -22,7 +22,7 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.i18n.message import Message, Quote
 from sso.models import KeyState
-from sso.process import concurrency
+from sso.process import concurrency, http_call
 from sso.process.program import COMMAND
 from sso.store import clients
 from sso.store import keys as stored_keys
@@ -46,7 +46,7 @@ def tls() -> Findings:
     try:
         with (
             socket.create_connection((host, parts.port or 443), TIMEOUT) as plain,
-            context.wrap_socket(plain, server_hostname=host) as secured,
+            http_call.over_tls(plain, context, host) as secured,
         ):
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
@@ -319,7 +319,7 @@ def _connect(parts: SplitResult) -> socket.socket:
     plain = socket.create_connection((host, parts.port or (443 if is_https else 80)), TIMEOUT)
     if not is_https:
         return plain
-    return reach.as_browsers().wrap_socket(plain, server_hostname=host)
+    return http_call.over_tls(plain, reach.as_browsers(), host)
 
 
 def _head_only(connection: socket.socket) -> str:

@@ -23,7 +23,7 @@ from sso.ldap.messages import (
     Entry,
     Result,
 )
-from sso.process import addresses
+from sso.process import addresses, http_call
 from sso.process.resolver import Resolver
 
 LARGEST_ANSWER = 1024 * 1024  # bytes of all entries of one search
@@ -163,7 +163,7 @@ class Connection:
         self._sock.settimeout(self._left())
 
         def wrap() -> ssl.SSLSocket:
-            return tls.wrap_socket(self._sock, server_hostname=self._server.host)
+            return http_call.over_tls(self._sock, tls, self._server.host)
 
         self._sock = secured = self._attempt(wrap)
         ends = (secured.getpeercert() or {}).get("notAfter")

@@ -146,10 +146,7 @@ def call(
         certificate = None
         if is_secure:
             tls = tls or ssl.create_default_context()
-            sock.getpeername()  # `wrap_socket` leaves a socket open whose peer is gone
-            sock = secured = tls.wrap_socket(
-                sock, server_hostname=host, do_handshake_on_connect=False
-            )
+            sock = secured = over_tls(sock, tls, host, do_handshake_on_connect=False)
             secured.settimeout(deadline.left())
             secured.do_handshake()
             certificate = secured.getpeercert()
@@ -175,6 +172,16 @@ def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         before = joined.get(name.lower())
         joined[name.lower()] = value if before is None else f"{before}, {value}"
     return joined
+
+
+def over_tls(
+    sock: socket.socket, tls: ssl.SSLContext, host: str, *, do_handshake_on_connect: bool = True
+) -> ssl.SSLSocket:
+    """Begin TLS on a connected socket, which is used up. Raises `OSError`."""
+    sock.getpeername()  # `wrap_socket` leaves a socket open whose peer is gone
+    return tls.wrap_socket(
+        sock, server_hostname=host, do_handshake_on_connect=do_handshake_on_connect
+    )
 
 
 def connect(host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.socket:
