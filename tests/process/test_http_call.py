@@ -426,7 +426,7 @@ def test_no_socket_is_left_open_if_the_peer_is_gone(monkeypatch: pytest.MonkeyPa
         peer.close()  # with a reset
     select.select([client], [], [], 5)
     monkeypatch.setattr(http_call, "_connected", lambda *_: client)
-    with pytest.raises(OSError, match="connected|reset"):
+    with pytest.raises(OSError, match=r"connected|reset"):
         http_call.call("GET", "https://127.0.0.1/")
     assert client.fileno() == -1
     gc.collect()
