@@ -42,6 +42,24 @@ class ApplicationUrl:
 
 def parse(text: str) -> ApplicationUrl:
     """Normalise a URL as browsers do. Raises `ValueError` with the remedy."""
+    url = _split(text)
+    if error := registration_error(url.url):
+        raise ValueError(error)
+    return url
+
+
+def origin(text: str) -> str:
+    """Return a scheme, a host and a port, normalised. Raises `ValueError` with the remedy.
+
+    Unlike the URL of an application, it may be plain http: proxies use it within a network.
+    """
+    url = _split(text)
+    if url.path:
+        raise ValueError(Message("it has a path; leave it off"))
+    return url.origin
+
+
+def _split(text: str) -> ApplicationUrl:
     text = text.strip(" \t\r\n")
     if not text:
         raise ValueError("it is empty")
@@ -69,10 +87,7 @@ def parse(text: str) -> ApplicationUrl:
             )
         )
     host, port = _host_and_port(authority)
-    url = ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
-    if error := registration_error(url.url):
-        raise ValueError(error)
-    return url
+    return ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
 
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:

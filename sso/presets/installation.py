@@ -93,7 +93,15 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
             errors.append(problem)
     if errors:
         raise PresetError(errors)
-    return Installation(preset, parsed, {k: v for k, v in values.items() if v is not None})
+    return Installation(
+        preset,
+        parsed,
+        {
+            name: application_url.origin(value) if preset.options[name].is_origin else value
+            for name, value in values.items()
+            if value is not None
+        },
+    )
 
 
 def option_problem(preset: Preset, name: str, value: str) -> Message | None:
@@ -107,12 +115,22 @@ def option_problem(preset: Preset, name: str, value: str) -> Message | None:
         return None
     if problem := text_problem(label, value):
         return problem
+    if option.is_origin:
+        return _origin_problem(label, value)
     if name in loader.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
         return Message(
             "%(label)s may have only letters, digits and %(signs)s",
             label=label,
             signs=". _ / : @ + = -",
         )
+    return None
+
+
+def _origin_problem(label: Message, value: str) -> Message | None:
+    try:
+        application_url.origin(value)
+    except ValueError as error:
+        return refused(label, value, error.args[0])
     return None
 
 

@@ -151,7 +151,9 @@ def unquoted_options(preset: Preset) -> set[str]:
         for name in templates.uses(text).unquoted
     }
     return {
-        name for name, option in preset.options.items() if name in unquoted and not option.choices
+        name
+        for name, option in preset.options.items()
+        if name in unquoted and not option.choices and not option.is_origin
     }
 
 

@@ -36,13 +36,15 @@ class Registration:
 class Option:
     """A value that differs between installations; without a default it is required.
 
-    `example`: such a value, where not any text is one.
+    `example`: such a value, where not any text is one. `is_origin`: it is a scheme, a host and
+    perhaps a port.
     """
 
     help: str
     default: str | None = None
     example: str | None = None
     choices: tuple[str, ...] = ()
+    is_origin: bool = False
 
 
 @dataclass(frozen=True)

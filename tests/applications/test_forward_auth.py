@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -21,6 +22,7 @@ from tests.applications.proxies import FORGED, Person, caddy, envoy, nginx, trae
 from tests.applications.proxies import server as server
 from tests.applications.software import Application
 from tests.applications.test_apis import large
+from tests.support.listeners import certificate
 from tests.support.processes import Server
 from tests.support.proxied import IDENTITY, NAVIGATION
 
@@ -106,6 +108,41 @@ def test_an_application_without_sign_in(
         check_sockets_and_streams(person, Person(app))
         check_sign_out(person)
         check_a_disabled_account(person, server)
+
+
+def test_nginx_keeps_its_connection_to_a_server_with_tls(tmp_path: Path, server: Server) -> None:
+    """It names the host in the handshake, and asks again over the same connection."""
+    arrivals: list[tuple[int, str, str]] = []
+    names: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            arrivals.append((self.client_address[1], self.headers["Host"], self.path))
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate(tmp_path, 1, "localhost"))
+    tls.sni_callback = lambda _socket, name, _context: names.append(name or "")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as upstream:
+        upstream.daemon_threads = True
+        upstream.socket = tls.wrap_socket(upstream.socket, server_side=True)
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        host = f"localhost:{upstream.server_port}"
+        app = Application(tmp_path, server, "nginx", "--option", f"server=https://{host}/")
+        with nginx(app):
+            person = Person(app)
+            assert [person.open("/page").status_code for _ in range(3)] == [403] * 3
+        upstream.shutdown()
+    ask = f"/api/auth/forward-auth/{app.registered['client_id']}?answer=status"
+    assert {arrival[1:] for arrival in arrivals} == {(host, ask)}
+    assert len({port for port, _, _ in arrivals}) == 1
+    assert names == ["localhost"]
 
 
 def check_sign_in(person: Person, server: Server) -> None:

@@ -24,7 +24,7 @@ HOSTILE = (
 )  # fmt: skip
 KEY = ECKey.generate_key("P-256").as_dict(private=False)
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIID+/==\n-----END CERTIFICATE-----\n"
-REFUSALS = ("cannot be written", "may have only")
+REFUSALS = ("cannot be written", "may have only", "is refused: it has no scheme")
 
 
 every_preset = each("preset", [loader.load(name) for name in PRESETS])
@@ -129,7 +129,9 @@ def test_what_people_type_changes_no_more_than_its_value(preset: Preset, text: s
 @cache
 def usually_rendered(preset: str, option: str | None) -> list[Block]:
     """The blocks that each text is compared with."""
-    return rendered(example_with(loader.load(preset), option, "Acme"))
+    loaded = loader.load(preset)
+    is_origin = option is not None and loaded.options[option].is_origin
+    return rendered(example_with(loaded, option, "http://acme" if is_origin else "Acme"))
 
 
 def example_with(preset: Preset, name: str | None, value: str) -> Installation:
