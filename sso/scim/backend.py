@@ -1,7 +1,8 @@
 """The library's storage: reads and writes users and groups through the services."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,6 @@ from scim2_models import (
     NotFoundException,
     NotImplementedException,
     PreconditionFailedException,
-    Resource,
     ResourceType,
     ResponseParameters,
     SearchRequest,
@@ -82,28 +82,29 @@ class Storage(ScimStorage):
         *,
         position: Any = None,
     ) -> SearchPage:
+        """Return a page of documents, not of resources: see `Service.search_response`."""
         if len(resource_types) != 1:
             raise NotImplementedException(detail="search /Users or /Groups")
         filter_text = str(search_request.filter) if search_request.filter else None
         offset, limit = search_request.start_index_0 or 0, search_request.count or 0
+        documents: Any
         if _is_user(resource_types[0]):
             condition = filters.condition(User, filter_text)
             total, people = stored_users.users_where(condition, offset, limit)
             rows = {group.name: group for group in named_groups.of_names(_all_groups(people))}
-            return SearchPage(total, [self._view(user, rows) for user in people])
+            documents = [
+                resources.user_document(user, rows, self.schema.document_of(user.attributes))
+                for user in people
+            ]
+            return SearchPage(total, documents)
         condition = filters.condition(Group, filter_text)
-        total, listed = stored_users.groups_where(condition, offset, limit)
+        total, groups = stored_users.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
-            return SearchPage(total, [resources.group_resource(group, None) for group in listed])
-        page: list[Resource[Any]] = []
-        room = MOST_MEMBERS
-        for group in listed:
-            members = memberships.all_members(group.name)
-            room -= len(members)
-            if page and room < 0:
-                break  # the next page begins with this one
-            page.append(resources.group_resource(group, [member.id for member in members]))
-        return SearchPage(total, page)
+            documents = [resources.group_document(group, None) for group in groups]
+            return SearchPage(total, documents)
+        listed, members = _with_members(groups)
+        documents = [resources.group_document(group, members[group.name]) for group in listed]
+        return SearchPage(total, documents)
 
     def create(self, resource_type: ResourceType, resource: Any) -> Any:
         if _is_user(resource_type):
@@ -233,6 +234,19 @@ class Storage(ScimStorage):
 
 def _is_user(resource_type: ResourceType) -> bool:
     return resource_type.name == "User"
+
+
+def _with_members(groups: Sequence[Group]) -> tuple[Sequence[Group], dict[str, list[UUID]]]:
+    """Return the first groups whose members fit into a page, at least one, and all their members.
+
+    The next page begins with the next group.
+    """
+    sizes = memberships.counts([group.name for group in groups], MOST_MEMBERS)
+    fitting = sum(
+        total <= MOST_MEMBERS for total in accumulate(sizes[group.name] for group in groups)
+    )
+    listed = groups[: max(fitting, 1)]
+    return listed, memberships.member_ids([group.name for group in listed])
 
 
 def _all_groups(people: Collection[User]) -> set[str]:

@@ -37,7 +37,11 @@ class Schema(NamedTuple):
 
     def document_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the part of a user's document that has the values of attributes."""
-        present = {field.name: values[field.name] for field in self.fields if field.name in values}
+        present = {
+            field.name: float(value) if field.type == attributes.NUMBER else value
+            for field in self.fields
+            if (value := values.get(field.name)) is not None
+        }
         return {str(SCHEMA): present} if present else {}
 
     def edits_of(self, document: Mapping[str, Any]) -> dict[str, Any]:

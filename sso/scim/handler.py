@@ -1,6 +1,7 @@
 """The handler of SCIM requests: the library's, with limits, adapted to Entra ID and Okta."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,10 +26,12 @@ from scim2_server.requests import ScimRequest
 from scim2_server.responses import ScimResponse
 from scim2_server.routing import Operation
 from scim2_server.service import ScimService
+from scim2_server.storage import SearchPage
 
 from sso.errors import NotAllowed
 from sso.scim import extension, filters, patches, resources
 from sso.scim.backend import Storage
+from sso.scim.listing import Projection
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.services import attributes
@@ -52,6 +55,25 @@ class Service(ScimService):
             if name.casefold() in ("attributes", "excludedattributes"):
                 _check_attributes(value)
         return super().read_search(resource_types, payload)
+
+    def search_response(
+        self,
+        base_url: str,
+        resource_types: list[ResourceType],
+        page: SearchPage,
+        search_request: "SearchRequest[Any]",
+    ) -> ScimResponse:
+        """Answer with a page of documents (`Storage.search`), made JSON without the library."""
+        (resource_type,) = resource_types
+        projection = Projection(self.get_model(resource_type), search_request)
+        endpoint = str(resource_type.endpoint).strip("/")
+        documents: Any = page.resources
+        listed = [projection.published(base_url, endpoint, document) for document in documents]
+        response = super().search_response(
+            base_url, resource_types, replace(page, resources=[]), search_request
+        )
+        body = {**(response.body or {}), "itemsPerPage": len(listed)}
+        return replace(response, body=body | {"Resources": listed} if listed else body)
 
     def read_response_parameters(
         self, resource_type: ResourceType, query: Mapping[str, str]

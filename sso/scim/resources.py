@@ -217,9 +217,18 @@ def user_resource(
     model: Any = UserResource,
     more: Mapping[str, Any] = {},
 ) -> Any:
-    """Return the resource of a user; `groups` are the rows of the user's groups.
+    """Return the resource of a user; see `user_document`. `model`: the class of the resource."""
+    return model.model_validate(user_document(user, groups, more))
 
-    `model`: the class of the resource; `more`: what it has besides the schemas of this module.
+
+def user_document(
+    user: StoredUser,
+    groups: Mapping[str, StoredGroup],
+    more: Mapping[str, Any] = {},
+) -> dict[str, Any]:
+    """Return the attributes of a user; `groups` are the rows of the user's groups.
+
+    `more`: what the resource has besides the schemas of this module.
     """
     document = {"userName": user.user_name or user.email, **(user.scim_attributes or {})}
     claims = user.claims
@@ -233,25 +242,23 @@ def user_resource(
     phone = claims.get("phone_number")
     if phone and "phoneNumbers" not in document:
         document["phoneNumbers"] = [{"value": phone, "type": "work", "primary": True}]
-    return model.model_validate(
-        {
-            "active": not user.is_disabled,
-            **document,
-            **more,
-            "id": str(user.id),
-            "externalId": user.external_id,
-            "meta": meta(user),
-            "name": {key: value for key, value in name.items() if value},
-            **{name: claims.get(claim) or document.get(name) for name, claim in _CLAIMS.items()},
-            "emails": _emails(document.get("emails"), user.email),
-            "groups": [
-                {"value": str(row.id), "$ref": f"Groups/{row.id}", "display": row.name,
-                 "type": "direct"}
-                for group in user.groups
-                if (row := groups.get(group))
-            ],
-        }
-    )  # fmt: skip
+    return {
+        "active": not user.is_disabled,
+        **document,
+        **more,
+        "id": str(user.id),
+        "externalId": user.external_id,
+        "meta": meta(user),
+        "name": {key: value for key, value in name.items() if value},
+        **{name: claims.get(claim) or document.get(name) for name, claim in _CLAIMS.items()},
+        "emails": _emails(document.get("emails"), user.email),
+        "groups": [
+            {"value": str(row.id), "$ref": f"Groups/{row.id}", "display": row.name,
+             "type": "direct"}
+            for group in user.groups
+            if (row := groups.get(group))
+        ],
+    }  # fmt: skip
 
 
 def create_user(
@@ -423,22 +430,25 @@ def _check_text(label: str, text: str | None, longest: int) -> None:
 
 
 def group_resource(group: StoredGroup, members: Iterable[UUID] | None) -> Resource[Any]:
-    """Return the resource of a group; without its members if they are `None`."""
+    """Return the resource of a group; see `group_document`."""
+    return Group.model_validate(group_document(group, members))
+
+
+def group_document(group: StoredGroup, members: Iterable[UUID] | None) -> dict[str, Any]:
+    """Return the attributes of a group; without its members if they are `None`."""
     group_members = None
     if members is not None:
         group_members = [
             {"value": str(member_uuid), "$ref": f"Users/{member_uuid}", "type": "User"}
             for member_uuid in members
         ]
-    return Group.model_validate(
-        {
-            "id": str(group.id),
-            "externalId": group.external_id,
-            "displayName": group.name,
-            "members": group_members,
-            "meta": meta(group),
-        }
-    )
+    return {
+        "id": str(group.id),
+        "externalId": group.external_id,
+        "displayName": group.name,
+        "members": group_members,
+        "meta": meta(group),
+    }
 
 
 def find_group(text: str) -> StoredGroup | None:

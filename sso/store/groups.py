@@ -150,6 +150,20 @@ def all_members(group: str) -> Sequence[Member]:
     return _members(db.session.execute(_MEMBER.where(has_member(group)).order_by(User.id)))
 
 
+def member_ids(names: Collection[str]) -> dict[str, list[UUID]]:
+    """Return the ids of all members of each of these groups, in their order."""
+    members: dict[str, list[UUID]] = {name: [] for name in names}
+    if dialects.is_postgresql():
+        listed, name = _memberships()
+        statement = select(name, User.id).join(listed, true()).where(has_any(names))
+    else:
+        name = MEMBERSHIPS.c.name
+        statement = select(name, MEMBERSHIPS.c.user_id)
+    for group, user_id in db.session.execute(statement.where(name.in_(names))):
+        members[group].append(user_id)
+    return {group: sorted(ids) for group, ids in members.items()}
+
+
 def count_members(group: str) -> int:
     return db.session.scalar(select(func.count()).select_from(User).where(has_member(group))) or 0
 
