@@ -20,7 +20,7 @@ from sso.cli.output import (
 )
 from sso.extensions import db
 from sso.jobs import scim_delivery, scim_drift
-from sso.jobs.scim_drift import UNKNOWN, Drift
+from sso.jobs.scim_drift import Drift
 from sso.models import Client, ScimReceiver, ScimResource
 from sso.process.program import COMMAND
 from sso.provisioning.receiver import CallError
@@ -141,7 +141,7 @@ def retry(resource_id: UUID, as_json: bool) -> None:
 @client_argument
 @json_option
 def plan(client_id: str, as_json: bool) -> None:
-    """Compare all accounts of an application with the people here; change nothing.
+    """Compare an application's accounts and groups with those here; change nothing.
 
     Exit code 1 if there are differences that `sync` would repair.
     """
@@ -151,7 +151,7 @@ def plan(client_id: str, as_json: bool) -> None:
         print_json([_drift(drift) for drift in drifts])
     else:
         _print_drifts(drifts)
-    if any(drift.kind != UNKNOWN for drift in drifts):
+    if any(drift.is_repairable for drift in drifts):
         click.get_current_context().exit(1)
 
 
@@ -166,13 +166,10 @@ def sync(client_id: str, as_json: bool) -> None:
     client, receiver = _find(client_id)
     if client.disabled_at is not None:
         raise Failure("the application is disabled; nothing is sent until it is enabled again")
-    drifts = [drift for drift in _compare(client, receiver) if drift.kind != UNKNOWN]
+    drifts = [drift for drift in _compare(client, receiver) if drift.is_repairable]
     if not as_json:
         _print_drifts(drifts)
-    here = {d.subject_id: d.name for d in drifts if d.subject_id and d.kind in _OF_PEOPLE_HERE}
-    stored.mark_due(client.client_id, here)
-    subject_ids = [drift.subject_id for drift in drifts if drift.subject_id]
-    provisioning.repair(audit.operator(), client.client_id, subject_ids)
+    scim_drift.repair(audit.operator(), client.client_id, drifts)
     db.session.commit()
     _send_all(client, as_json)
     _, _, given_up = stored.counts(client.client_id)
@@ -180,9 +177,6 @@ def sync(client_id: str, as_json: bool) -> None:
         print_json({"repaired": [_drift(drift) for drift in drifts], "given_up": given_up})
     else:
         print_line(f"{len(drifts)} differences are repaired.")
-
-
-_OF_PEOPLE_HERE = (scim_drift.MISSING, scim_drift.INACTIVE, scim_drift.DIFFERENT)
 
 
 def _send_all(client: Client, as_json: bool) -> None:
@@ -280,8 +274,15 @@ def _person(row: ScimResource) -> dict[str, Any]:
 
 
 def _drift(drift: Drift) -> dict[str, Any]:
-    user = str(drift.subject_id) if drift.subject_id else None
-    return {"user": user, "name": drift.name, "what": drift.kind, "fields": list(drift.fields)}
+    subject = str(drift.subject_id) if drift.subject_id else None
+    return {
+        "kind": drift.subject,
+        drift.subject: subject,
+        "name": drift.name,
+        "what": drift.kind,
+        "fields": list(drift.fields),
+        "members": list(drift.members),
+    }
 
 
 def _print_drifts(drifts: list[Drift]) -> None:
@@ -289,6 +290,6 @@ def _print_drifts(drifts: list[Drift]) -> None:
         print_line("There is no difference.")
         return
     print_table(
-        ("NAME", "THERE", "DIFFERENT"),
-        [(drift.name, drift.kind, ", ".join(drift.fields)) for drift in drifts],
+        ("NAME", "KIND", "THERE", "DIFFERENT", "MEMBERS"),
+        [(d.name, d.subject, d.kind, ", ".join(d.fields), ", ".join(d.members)) for d in drifts],
     )

@@ -130,7 +130,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "test": ("Ask an application's SCIM service for one person; exit code 1 if that fails.",
                  "sso.cli.scim:test"),
         "retry": ("Send a person again now who was given up or waits.", "sso.cli.scim:retry"),
-        "plan": ("Compare all accounts of an application with the people here; change nothing.",
+        "plan": ("Compare an application's accounts and groups with those here; change nothing.",
                  "sso.cli.scim:plan"),
         "sync": ("Repair what `plan` shows, and send all that waits.", "sso.cli.scim:sync"),
     }),

@@ -8,8 +8,9 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,6 +41,7 @@ AT_ONCE = 5  # people who are read together
 LEASE = timedelta(seconds=90)  # the time above, and what all calls about one person may take
 _LEAVING_PAUSE = timedelta(minutes=30)  # lost access is never given up
 CREATED, ADOPTED, CHANGED = "created", "adopted", "changed"
+_BROKEN = 500
 _NOT_FOUND = "it has this user already, but does not find it"
 DEACTIVATED, DELETED, NOTHING = "deactivated", "deleted", "nothing"
 
@@ -127,7 +129,8 @@ def serve(target: Target, seconds: float = SECONDS) -> int:
                 if target.error:
                     raise calls.CallError(target.error, is_of_service=True)
                 if resource.kind == GROUP:
-                    action = _send_group(receiver, target.client, resource)
+                    with _groups_alone():
+                        action = _send_group(receiver, target.client, resource)
                 else:
                     user = people.get(resource.subject_id)
                     action = _send(receiver, target.client, resource, user, groups)
@@ -171,37 +174,57 @@ def _send(
     `groups`: the ids of groups there, by their names here.
     """
     group_ids: set[str] = set()
+    is_forced = resource.sent_digest is None
     if user is not None and provisioning.is_admitted(client, user):
         action = _send_active(receiver, client, resource, user)
         group_ids = {groups[name] for name in user.groups if name in groups}
     else:
         action = _send_leaving(receiver, client, resource, user)
     if client.scim_groups and resource.remote_id:
-        is_changed = _send_memberships(receiver, resource, resource.remote_id, group_ids)
+        is_changed = _send_memberships(receiver, resource, group_ids, is_forced=is_forced)
         return CHANGED if is_changed and action == NOTHING else action
     return action
 
 
 def _send_memberships(
-    receiver: Any, resource: ScimResource, remote_id: str, group_ids: set[str]
+    receiver: Any, resource: ScimResource, group_ids: set[str], *, is_forced: bool
 ) -> bool:
     """Make a person a member of these groups there, and of no others that this server added them
     to; return whether anything was changed.
+
+    `is_forced`: the person may have been removed there.
     """
-    sent = set(resource.sent_groups or ())
+    remote_id, sent = resource.remote_id, set(resource.sent_groups or ())
+    if is_forced:
+        sent -= group_ids
     if sent == group_ids:
         return False
-    for group_id in sorted(sent - group_ids):
-        receiver.remove_member(group_id, remote_id)
-        sent.discard(group_id)
-    for group_id in sorted(group_ids - sent):
-        if receiver.add_member(group_id, remote_id):
-            sent.add(group_id)
-        else:  # it is created again, and then its members are added
-            stored.mark_group_gone(resource.client_id, group_id)
-    stored.record(resource, sent_groups=sorted(sent))
-    db.session.commit()
+    try:
+        with _groups_alone():
+            for group_id in sorted(sent - group_ids):
+                receiver.remove_member(group_id, remote_id)
+                sent.discard(group_id)
+            for group_id in sorted(group_ids - sent):
+                if receiver.add_member(group_id, remote_id):
+                    sent.add(group_id)
+                else:  # it is created again, and then its members are added
+                    stored.mark_group_gone(resource.client_id, group_id)
+    finally:
+        stored.record(resource, sent_groups=sorted(sent))
+        db.session.commit()
     return True
+
+
+@contextmanager
+def _groups_alone() -> Iterator[None]:
+    """Say that groups are at fault, and let a service where they do not work get people."""
+    try:
+        yield
+    except calls.CallError as error:
+        is_of_service = error.is_of_service and error.status != _BROKEN
+        raise calls.CallError(
+            f"groups: {error}", error.status, is_of_service=is_of_service, pause=error.pause
+        ) from None
 
 
 def _send_group(receiver: Any, client: Client, resource: ScimResource) -> str:
@@ -228,7 +251,9 @@ def _send_group(receiver: Any, client: Client, resource: ScimResource) -> str:
         _forget_id(resource)
     # First of all: names of groups need not be unique there.
     found_id = receiver.find_group(fields)
-    remote_id = found_id or receiver.create_group(fields)
+    members = stored.members_there(client.client_id, name)
+    db.session.rollback()
+    remote_id = found_id or receiver.create_group(fields, list(members)[:1])
     _keep_id(resource, remote_id)
     stored.record(resource, **state)
     stored.mark_members(client.client_id, name)

@@ -25,14 +25,17 @@ from scim2_models import (
 
 from sso.models.provisioning import MAX_REMOTE_ID
 from sso.process import http_call
+from sso.provisioning.schemas import Schemas
 
 SECONDS = http_call.SECONDS  # for one request
 MOST_BYTES = 1024 * 1024  # of an answer
 PAGE = 100  # resources that are requested at once
 MOST_LISTED = 200_000  # resources of a list
 _LONGEST_PAUSE = timedelta(hours=1)  # whatever a receiver asks for
-_UNKNOWN, _TAKEN = 404, 409
+_UNKNOWN, _TAKEN, _BROKEN = 404, 409, 500
+_REFUSED = 400
 _UNABLE = (400, 405, 501)  # some services know no PATCH
+_NO_COUNT = (400, 500)  # some services fail if they are asked for a number of resources
 _MODEL = User[EnterpriseUser]
 # The whole service is concerned, and not this person.
 _OF_SERVICE = (401, 403, 408, 429)
@@ -89,6 +92,9 @@ class _Client(BaseSyncSCIMClient):
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
+    def url_of(self, path: str) -> str:
+        return f"{self._url}/{path.lstrip('/')}"
+
     def request(self, method: str, url: str, **options: Any) -> _Response:
         """Send a request below the URL; scim2-client calls this."""
         self.last, headers, body = None, dict(self._headers), None
@@ -96,7 +102,7 @@ class _Client(BaseSyncSCIMClient):
             headers["Content-Type"] = "application/scim+json"
             body = json.dumps(payload).encode()
         query = urlencode(options.get("params") or {}, quote_via=quote)
-        target = f"{self._url}/{url.lstrip('/')}" + (f"?{query}" if query else "")
+        target = self.url_of(url) + (f"?{query}" if query else "")
         try:
             answer = http_call.call(
                 method, target, body, headers, seconds=SECONDS, read=MOST_BYTES + 1
@@ -114,6 +120,9 @@ class Receiver:
 
     def __init__(self, url: str, token: str = "") -> None:
         self._client = _Client(url, token)
+        self._schemas: Schemas | None = None
+        self._has_asked = False
+        self._is_counting = True
 
     def test(self) -> None:
         """Ask for one resource, and for nothing to be changed."""
@@ -122,9 +131,10 @@ class Receiver:
     def create(self, fields: Mapping[str, Any]) -> str | None:
         """Create a user; return the id, or `None` if there is a user with this name already."""
         try:
-            answer = self._call("create", self._resource(fields))
+            answer = self._send("create", fields)
         except CallError as error:
-            if error.status == _TAKEN:
+            is_taken = error.status == _TAKEN
+            if is_taken or (error.status == _BROKEN and self.find(fields) is not None):
                 return None
             raise
         return _id_of(answer)
@@ -132,7 +142,7 @@ class Receiver:
     def replace(self, remote_id: str, fields: Mapping[str, Any]) -> bool:
         """Replace a user; return False if there is none with this id."""
         try:
-            answer = self._call("replace", self._resource({**fields, "id": remote_id}))
+            answer = self._send("replace", {**fields, "id": remote_id})
         except CallError as error:
             if error.status == _UNKNOWN:
                 return False
@@ -169,9 +179,19 @@ class Receiver:
         """Return the id of the group with this external id, else with this name; see `find`."""
         return self._found(Group, "group", ("externalId", "displayName"), fields)
 
-    def create_group(self, fields: Mapping[str, Any]) -> str:
-        """Create a group; return its id."""
-        return _id_of(self._call("create", Group.model_validate(dict(fields))))
+    def create_group(self, fields: Mapping[str, Any], members: Sequence[str] = ()) -> str:
+        """Create a group; return its id.
+
+        `members`: ids of users, for a service that refuses a group without members.
+        """
+        try:
+            answer = self._call("create", Group.model_validate(dict(fields)))
+        except CallError as error:
+            if error.status != _REFUSED or not members:
+                raise
+            full = {**fields, "members": [self._member(remote_id) for remote_id in members]}
+            answer = self._call("create", Group.model_validate(full))
+        return _id_of(answer)
 
     def rename_group(self, remote_id: str, name: str) -> bool:
         """Rename a group; return False if there is none with this id."""
@@ -190,6 +210,9 @@ class Receiver:
         """Remove a user from a group; return False if there is no such group."""
         path = f"members[value eq {json.dumps(remote_id)}]"
         return self._patch(Group, group_id, {"op": "remove", "path": path})
+
+    def _member(self, remote_id: str) -> dict[str, str]:
+        return {"value": remote_id, "$ref": self._client.url_of(f"Users/{quote(remote_id)}")}
 
     def _found(
         self, model: Any, noun: str, names: Sequence[str], fields: Mapping[str, Any]
@@ -227,30 +250,71 @@ class Receiver:
 
     def every(self) -> Iterator[Mapping[str, Any]]:
         """Yield all users."""
+        return self._every(_MODEL, "users")
+
+    def every_group(self) -> Iterator[Mapping[str, Any]]:
+        """Yield all groups, without their members, of which there may be many."""
+        return self._every(Group, "groups", excludedAttributes="members")
+
+    def members_of(self, group_id: str) -> set[str]:
+        """Return the ids of a group's members."""
+        answer = self._call("query", Group, group_id)
+        members = answer.get("members") if isinstance(answer, dict) else None
+        rows = members if isinstance(members, list) else ()
+        return {str(row.get("value")) for row in rows if isinstance(row, dict)}
+
+    def _every(self, model: Any, noun: str, **options: str) -> Iterator[Mapping[str, Any]]:
         start = 1
         ids: set[str] = set()
         while start <= MOST_LISTED:
-            users, total = self._page({"startIndex": start, "count": PAGE})
-            new = [user for user in users if str(user.get("id")) not in ids]
+            rows, total = self._page({"startIndex": start, "count": PAGE, **options}, model)
+            new = [row for row in rows if str(row.get("id")) not in ids]
             yield from new
-            ids.update(str(user.get("id")) for user in new)
+            ids.update(str(row.get("id")) for row in new)
             if not new or len(ids) >= total:
                 return
-            start += len(users)
-        raise CallError(f"it has more than {MOST_LISTED} users")
+            start += len(rows)
+        raise CallError(f"it has more than {MOST_LISTED} {noun}")
 
     def _page(
         self, query: Mapping[str, Any], model: Any = _MODEL
     ) -> tuple[list[Mapping[str, Any]], int]:
-        answer = self._call("query", model, None, dict(query), check_request_payload=False)
+        options = {name: query[name] for name in query if name != "count" or self._is_counting}
+        try:
+            answer = self._call("query", model, None, options, check_request_payload=False)
+        except CallError as error:
+            if "count" not in options or error.status not in _NO_COUNT:
+                raise
+            self._is_counting = False
+            return self._page(query, model)
         resources = answer.get("Resources", []) if isinstance(answer, dict) else None
         total = answer.get("totalResults", 0) if isinstance(answer, dict) else 0
         if not isinstance(resources, list) or not isinstance(total, int):
             raise CallError("its list is none as RFC 7644 has it")
         return [user for user in resources if isinstance(user, dict)], total
 
-    def _resource(self, fields: Mapping[str, Any]) -> Any:
-        return _MODEL.model_validate(dict(fields))
+    def _send(self, operation: str, fields: Mapping[str, Any]) -> Any:
+        """Create or replace a user. A service that refuses it gets what its schemas define."""
+        if self._schemas:
+            fields = self._schemas.fitted(fields)
+        try:
+            return self._call(operation, _MODEL.model_validate(dict(fields)))
+        except CallError as error:
+            if error.status != _REFUSED or self._has_asked:
+                raise
+            self._schemas, self._has_asked = self._published(), True
+            fitted = self._schemas.fitted(fields) if self._schemas else fields
+            if fitted == fields:
+                raise
+            return self._call(operation, _MODEL.model_validate(dict(fitted)))
+
+    def _published(self) -> Schemas | None:
+        """Return the schemas of the service, or `None` if it does not say."""
+        try:
+            response = self._client.request("GET", "/Schemas")
+        except RequestNetworkException:
+            return None
+        return Schemas.parsed(response.content) if response.status_code == 200 else None
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Perform an operation of scim2-client. An error of the service is no exception there."""

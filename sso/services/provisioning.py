@@ -3,7 +3,7 @@
 `jobs.scim_delivery` sends what is due; `provisioning.receiver` has the calls.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -181,13 +181,20 @@ def retry(actor: Actor, resource_id: UUID) -> ScimResource:
 
 
 @audit.acting
-def repair(actor: Actor, client_id: str, subject_ids: Sequence[UUID]) -> None:
-    """Have people sent again who are not at the receiver as they are here. Raises `LookupError`."""
+def repair(
+    actor: Actor, client_id: str, user_ids: Collection[UUID], group_ids: Collection[UUID] = ()
+) -> None:
+    """Have people and groups sent again that are not at the receiver as they are here.
+
+    Raises `LookupError`.
+    """
     if stored.find(client_id) is None:
         raise LookupError(client_id)
-    stored.mark_again(client_id, subject_ids)
+    stored.mark_again(client_id, group_ids, GROUP)
+    stored.mark_again(client_id, user_ids)
     stored.change(client_id, retry_at=None)
-    audit.event(Event.PROVISIONING_REPAIRED, by=actor.by, client=client_id, count=len(subject_ids))
+    count = len(user_ids) + len(group_ids)
+    audit.event(Event.PROVISIONING_REPAIRED, by=actor.by, client=client_id, count=count)
 
 
 def note_changes() -> int:

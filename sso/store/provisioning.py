@@ -303,15 +303,15 @@ def mark_leaving(client_id: str, subject_ids: Collection[UUID]) -> None:
         _mark(_is(client_id) & _is_about(batch), is_leaving=True)
 
 
-def mark_again(client_id: str, subject_ids: Collection[UUID]) -> None:
-    """Have these people sent again, even if nothing has changed here."""
+def mark_again(client_id: str, subject_ids: Collection[UUID], kind: str = USER) -> None:
+    """Have these people or groups sent again, even if nothing has changed here."""
     for batch in batches(sorted(subject_ids), _MOST_VALUES):
-        _mark(_is(client_id) & _is_about(batch), sent_digest=None, sent_groups=None)
+        _mark(_is(client_id, kind) & _is_about(batch), sent_digest=None)
 
 
 def mark_resource_again(resource: ScimResource) -> None:
     """Have a person or a group sent again, even if nothing has changed here."""
-    _mark(ScimResource.id == resource.id, sent_digest=None, sent_groups=None)
+    _mark(ScimResource.id == resource.id, sent_digest=None)
 
 
 def mark_members(client_id: str, group: str) -> None:
@@ -395,11 +395,23 @@ def newest(client_id: str, limit: int) -> Sequence[ScimResource]:
     ).all()
 
 
-def resources_of(client_id: str) -> dict[UUID, ScimResource]:
-    """Return all people at a receiver by the user's id, without groups."""
-    people = of_receiver(client_id, ScimResource.kind == USER)
-    rows = db.session.scalars(people.execution_options(populate_existing=True))
+def resources_of(client_id: str, kind: str = USER) -> dict[UUID, ScimResource]:
+    """Return all people, or all groups, at a receiver by their id here."""
+    resources = of_receiver(client_id, ScimResource.kind == kind)
+    rows = db.session.scalars(resources.execution_options(populate_existing=True))
     return {row.subject_id: row for row in rows}
+
+
+def members_there(client_id: str, group: str) -> dict[str, UUID]:
+    """Return the people who are active at a receiver and in a group here, by their id there."""
+    members = select(User.id).where(groups.has_member(group))
+    rows = db.session.execute(
+        select(ScimResource.remote_id, ScimResource.subject_id).where(
+            _is(client_id), is_there(), ScimResource.remote_id.is_not(None),
+            ScimResource.subject_id.in_(members),
+        )
+    )  # fmt: skip
+    return {str(row.remote_id): row.subject_id for row in rows}
 
 
 def find_resource(resource_id: UUID) -> ScimResource | None:

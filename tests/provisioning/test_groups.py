@@ -7,11 +7,13 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
-from sso.models import User
+from sso.jobs import scim_drift
+from sso.models import Client, User
 from sso.provisioning.receiver import Receiver
-from sso.services import accounts, group_editing
+from sso.services import accounts, group_editing, provisioning
 from sso.services.changes import ListEdit
 from sso.store import named_groups
+from sso.store import provisioning as stored
 from tests.conftest import Clock
 from tests.support.factories import make_user
 from tests.support.scim_receivers import (
@@ -24,6 +26,7 @@ from tests.support.scim_receivers import (
     change,
     connect,
     people_of,
+    receiver_of,
     work,
 )
 
@@ -156,3 +159,110 @@ def test_groups_without_a_usable_id(app: Flask, found: dict[str, Any]) -> None:
         work(app)
         assert people_of(app, client_id)[DANA].is_active
         assert not [line for line in hostile.lines if line.startswith("PATCH")]
+
+
+def compared(app: Flask, client_id: str) -> set[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """What differs, which is repaired."""
+    with app.app_context():
+        receiver = stored.find(client_id)
+        assert receiver
+        drifts = scim_drift.compare(db.session.get_one(Client, client_id), receiver)
+        scim_drift.repair(audit.SYSTEM, client_id, drifts)
+        db.session.commit()
+    return {(row.name, row.kind, tuple(row.fields), tuple(row.members)) for row in drifts}
+
+
+def test_differences_of_groups_are_repaired(app: Flask, there: InMemory) -> None:
+    make_user(app, groups=["staff", "writers"])
+    make_user(app, ERIN, groups=["staff"])
+    client_id = connect(app, there.url, roles=["editor=writers"], scim_groups=True)
+    work_all(app)
+    assert compared(app, client_id) == set()
+    receiver = Receiver(there.url, TOKEN)
+    ids = {row["displayName"]: row["id"] for row in receiver.every_group()}
+    dana, erin = (there.users[name]["id"] for name in (DANA, ERIN))
+    guest = receiver.create({"userName": "guest", "externalId": "1", "active": True})
+    assert guest
+    receiver.remove_member(ids["staff"], dana)
+    receiver.add_member(ids["staff"], guest)
+    receiver.add_member(ids["writers"], erin)
+    receiver.rename_group(ids["writers"], "authors")
+    before = len(there.requests)
+    assert compared(app, client_id) == {
+        ("staff", "different", (), (DANA,)),
+        ("writers", "different", ("displayName",), ()),
+        ("writers", "added there", (), (ERIN,)),
+        ("guest", "unknown here", (), ()),
+    }
+    assert {line.split()[0] for line in there.requests[before:]} == {"GET"}
+    work_all(app)
+    assert there.groups == {"staff": {DANA, ERIN, "guest"}, "writers": {DANA, ERIN}}
+    assert {row[1] for row in compared(app, client_id)} == {"added there", "unknown here"}
+    receiver.delete_group(ids["staff"])
+    assert ("staff", "missing", (), ()) in compared(app, client_id)
+    work_all(app)
+    assert there.groups["staff"] == {DANA, ERIN}
+
+
+def test_a_repair_forgets_no_membership(app: Flask, there: InMemory) -> None:
+    """Who left a group here a moment before a repair is removed from it there."""
+    dana = make_user(app, groups=["staff", "writers"])
+    client_id = connect(app, there.url, roles=["editor=writers"], scim_groups=True)
+    work_all(app)
+    update(app, dana, memberships=ListEdit(removed=("writers",)))
+    with app.app_context():
+        provisioning.repair(audit.SYSTEM, client_id, [dana.id])
+        db.session.commit()
+    work_all(app)
+    assert there.groups == {"staff": {DANA}, "writers": set()}
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_groups_that_fail_there(app: Flask, clock: Clock, status: int) -> None:
+    """An error of groups alone does not count as one of the whole service."""
+    for name in (DANA, ERIN):
+        make_user(app, name, groups=["staff"])
+
+    def reply(request: Request) -> Answer:
+        if request.method == "GET":
+            return answer(200, {"totalResults": 0, "Resources": []})
+        if "/Groups" in request.path:
+            return answer(201, {"id": "7"}) if request.method == "POST" else answer(status)
+        name = request.body.get("userName") if request.body else None
+        return answer(201, {"id": name or request.path.rpartition("/")[2]})
+
+    hostile = Hostile(reply)
+    with hostile.listening() as url:
+        client_id = connect(app, url, scim_groups=True)
+        work(app)
+        rows = people_of(app, client_id)
+        assert [row.is_active for row in rows.values()] == [True, True]
+        assert rows[DANA if rows[DANA].last_fault else ERIN].last_fault == (
+            f"groups: it answered {status}"
+        )
+        is_failing = receiver_of(app, client_id).failing_since is not None
+        assert is_failing == (status == 503)
+
+
+@pytest.mark.parametrize("content", [b"x" * 1_100_000, b"[]", b'{"members": 7}', b"nothing"])
+def test_members_that_cannot_be_read(app: Flask, content: bytes) -> None:
+    """People and other groups are compared nevertheless."""
+    make_user(app, groups=["staff"])
+    lists = {
+        "Users": {"totalResults": 1, "Resources": [{"id": "1", "userName": DANA}]},
+        "Groups": {"totalResults": 1, "Resources": [{"id": "2", "displayName": "staff"}]},
+    }
+
+    def reply(request: Request) -> Answer:
+        noun = request.path.partition("?")[0].rpartition("/")[2]
+        if request.method == "GET":
+            return answer(200, lists.get(noun, content))
+        return answer(201, {"id": "1" if noun == "Users" else "2"})
+
+    hostile = Hostile(reply)
+    with hostile.listening() as url:
+        client_id = connect(app, url, scim_groups=True)
+        work_all(app)
+        ((name, kind, *_),) = compared(app, client_id)
+    assert name == "staff"
+    assert kind in ("not compared", "different")

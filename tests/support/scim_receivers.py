@@ -52,6 +52,12 @@ class InMemory:
         return {row["userName"]: row for row in rows if "userName" in row}
 
     @property
+    def group_ids(self) -> dict[str, str]:
+        """The ids of groups by name."""
+        rows = [resource.model_dump() for resource in self.storage.resources]
+        return {row["displayName"]: row["id"] for row in rows if "userName" not in row}
+
+    @property
     def groups(self) -> dict[str, set[str]]:
         """The user names of members by the name of their group."""
         rows = [resource.model_dump() for resource in self.storage.resources]
