@@ -32,8 +32,8 @@ def render_item(type_, obj, autogen_context):
 
 
 def include_object(obj, name, type_, reflected, compare_to):
-    """All but what finds members of groups: each database has its own (migrations 0015, 0022)."""
-    return name not in ("ix_users_groups", "memberships")
+    """All but what each database has its own of, or one alone (migrations 0015, 0022, 0053)."""
+    return name not in ("ix_users_groups", "memberships", "ix_users_trigrams")
 
 
 def run_migrations_online() -> None:

@@ -26,8 +26,7 @@ from sso.scim.patches import MemberEdit
 from sso.services import accounts, api_tokens, attributes, group_editing, roles
 from sso.services.api_tokens import Program
 from sso.store import groups as memberships
-from sso.store import named_groups
-from sso.store import users as stored_users
+from sso.store import named_groups, scim_resources
 
 MOST_MEMBERS = 5000  # of all groups on a page, or of one group
 
@@ -90,7 +89,7 @@ class Storage(ScimStorage):
         documents: Any
         if _is_user(resource_types[0]):
             condition = filters.condition(User, filter_text)
-            total, people = stored_users.users_where(condition, offset, limit)
+            total, people = scim_resources.users_where(condition, offset, limit)
             rows = {group.name: group for group in named_groups.of_names(_all_groups(people))}
             documents = [
                 resources.user_document(user, rows, self.schema.document_of(user.attributes))
@@ -98,7 +97,7 @@ class Storage(ScimStorage):
             ]
             return SearchPage(total, documents)
         condition = filters.condition(Group, filter_text)
-        total, groups = stored_users.groups_where(condition, offset, limit)
+        total, groups = scim_resources.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
             documents = [resources.group_document(group, None) for group in groups]
             return SearchPage(total, documents)
@@ -219,7 +218,7 @@ class Storage(ScimStorage):
         roles.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
-        other = stored_users.find_by_user_name(user_name.strip())
+        other = scim_resources.find_by_user_name(user_name.strip())
         if other and other.id != user_id:
             raise UniquenessException(detail="there is already a user with this userName")
 

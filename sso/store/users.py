@@ -13,7 +13,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    false,
     func,
     insert,
     or_,
@@ -26,7 +25,7 @@ from sso.database import dialects
 from sso.database.dialects import begins
 from sso.extensions import db
 from sso.flow import group_ends
-from sso.models import Group, Identity, ImportedHash, User
+from sso.models import Identity, ImportedHash, User
 from sso.models.users import folded, has_ended
 from sso.store import groups, prepared
 from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning, write_one
@@ -480,86 +479,6 @@ def add(user: User) -> None:
 def remove(user: User) -> None:
     """Delete a user with sessions, consents, grants, codes and tokens (by foreign key)."""
     db.session.execute(delete(User).where(User.id == user.id))
-
-
-MOST_OFFSET = 1_000_000_000
-Condition = ColumnElement[bool]
-
-
-def users_where(condition: Condition | None, offset: int, limit: int) -> tuple[int, Sequence[User]]:
-    """Return how many users meet the condition, and one page of them, by id."""
-    page: tuple[int, Sequence[User]] = _page(User, condition, offset, limit)
-    return page
-
-
-def groups_where(
-    condition: Condition | None, offset: int, limit: int
-) -> tuple[int, Sequence[Group]]:
-    """Return how many groups meet the condition, and one page of them, by id."""
-    page: tuple[int, Sequence[Group]] = _page(Group, condition, offset, limit)
-    return page
-
-
-def _page(model: Any, condition: Condition | None, offset: int, limit: int) -> Any:
-    count, rows = select(func.count()).select_from(model), select(model).order_by(model.id)
-    if condition is not None:
-        count, rows = count.where(condition), rows.where(condition)
-    total = db.session.scalar(count) or 0
-    if not limit or offset >= total:
-        return total, ()
-    return total, db.session.scalars(rows.offset(min(offset, MOST_OFFSET)).limit(limit)).all()
-
-
-def has_id(model: type[User] | type[Group], text: str) -> Condition:
-    """Return the condition that a row has this id."""
-    try:
-        return model.id == UUID(text)
-    except ValueError:
-        return false()
-
-
-def has_user_name(name: str) -> Condition:
-    """Return the condition that a user has this user name; by default it is the email.
-
-    Two questions, each with its index: SQLite that knows the tables' sizes would answer one with
-    `or` from the table.
-    """
-    name = name.casefold()
-    own = select(User.id).where(User.user_name == name)
-    default = select(User.id).where(User.user_name.is_(None), User.email == name)
-    return User.id.in_(own.union_all(default))
-
-
-def find_by_user_name(name: str) -> User | None:
-    """Return the user with this user name for provisioning clients; by default it is the email."""
-    return db.session.scalar(select(User).where(has_user_name(name)).limit(1))
-
-
-USER_NAME = func.coalesce(User.user_name, User.email)
-
-
-def is_member_of(group_id: str) -> Condition:
-    """Return the condition that a user is in the group with this id."""
-    group = db.session.scalar(select(Group).where(has_id(Group, group_id)))
-    return groups.has_member(group.name) if group else false()
-
-
-def has_as_member(user_id: str) -> Condition:
-    """Return the condition that a group has the user with this id as a member."""
-    names = db.session.scalar(select(User.groups).where(has_id(User, user_id)))
-    return Group.name.in_(names) if names else false()
-
-
-def changed_at(model: type[User] | type[Group], operator: str, moment: datetime) -> Condition:
-    """Return the condition that a row was changed before or after a moment: gt, ge, lt, le."""
-    column: Any = model.updated_at
-    conditions: dict[str, Condition] = {
-        "gt": column > moment,
-        "ge": column >= moment,
-        "lt": column < moment,
-        "le": column <= moment,
-    }
-    return conditions[operator]
 
 
 _ADMINISTRATORS = 0  # the second half of the key of an advisory lock

@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.models import Group, User
 from sso.scim import filters, resources
 from sso.scim.resources import UserResource
-from sso.store import users as stored_users
+from sso.store import scim_resources
 from tests.scim.conftest import Provisioner
 from tests.support.factories import make_user
 from tests.support.statements import watched
@@ -32,7 +32,7 @@ def people(app: Flask) -> dict[str, str]:
 
 
 def found(model: Any, text: str) -> Any:
-    return stored_users.users_where(filters.condition(model, text), 0, 100)[1]
+    return scim_resources.users_where(filters.condition(model, text), 0, 100)[1]
 
 
 FOUND = [
@@ -141,7 +141,7 @@ EXPRESSIONS = st.recursive(
 def test_it_finds_what_the_library_would(app: Flask, people: dict[str, str], text: str) -> None:
     """The reference implementation looks at each resource; SQL must find the same."""
     with app.app_context():
-        everybody = stored_users.users_where(None, 0, 100)[1]
+        everybody = scim_resources.users_where(None, 0, 100)[1]
         expected = ScimFilter[UserResource](text)
         assert {one.id for one in found(User, text)} == {
             one.id for one in everybody if expected.match(resources.user_resource(one, {}))
@@ -157,7 +157,7 @@ def test_any_text_is_a_condition_or_refused(app: Flask, text: str) -> None:
             condition = filters.condition(User, text)
         except InvalidFilterException:
             return
-        stored_users.users_where(condition, 0, 1)
+        scim_resources.users_where(condition, 0, 1)
 
 
 def test_values_are_bound(app: Flask) -> None:
@@ -182,8 +182,13 @@ def is_taken(model: Any, text: str) -> bool:
         return False
 
 
-def test_how_much_a_filter_may_say() -> None:
+def test_how_much_a_filter_may_say(app: Flask) -> None:
     """As much as the limits say, and not one more."""
+    with app.app_context():
+        check_limits()
+
+
+def check_limits() -> None:
     for length, is_right in ((filters.LONGEST, True), (filters.LONGEST + 1, False)):
         value = "x" * (length - len('userName eq ""'))
         assert is_taken(User, f'userName eq "{value}"') == is_right
@@ -198,6 +203,41 @@ def test_how_much_a_filter_may_say() -> None:
     assert not is_taken(User, either('displayName co "a"', filters.MOST_SLOW + 1))
     # There are few groups: reading all of them costs little.
     assert is_taken(Group, either('displayName co "a"', filters.MOST_SLOW + 1))
+
+
+WHOLE = [
+    'displayName co "man"',
+    'userName ew "7@example.com"',
+    'emails co "xam"',
+    'externalId co "x"',
+    'not (emails co "xam")',
+    'userName eq "u1@example.com" or displayName co "man"',
+]
+NARROW = [
+    'userName eq "u1@example.com" and displayName co "man"',
+    'displayName eq "dana demo"',
+    'emails sw "u1"',
+    'externalId eq "x"',
+    "active eq true",  # this one and the following find about everybody
+    "userName pr",
+    'displayName ne "dana demo"',
+    'meta.lastModified gt "2020-01-01T00:00:00Z"',
+]
+
+
+def test_among_many_people_a_filter_needs_an_index(
+    scim: Provisioner, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`people` are seven. Without an index for text anywhere, others are refused."""
+    monkeypatch.setattr("sso.store.scim_resources.has_trigrams", lambda: False)
+    for most, refused in ((7, []), (6, WHOLE)):
+        monkeypatch.setattr(filters, "MOST_READ", most)
+        for text in [*WHOLE, *NARROW]:
+            answer = scim.client.get(
+                "/api/auth/scim/v2/Users", query_string={"filter": text}, headers=scim.headers
+            )
+            assert answer.get_json().get("scimType") == ("tooMany" if text in refused else None)
+            assert answer.status_code == (400 if text in refused else 200), text
 
 
 def test_as_long_a_filter_is_searched_for(scim: Provisioner) -> None:

@@ -18,7 +18,7 @@ from sso.scim import filters
 from sso.services import accounts, api_tokens, ends, identities
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.store import users
+from sso.store import scim_resources, users
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.scim.conftest import Provisioner
@@ -116,8 +116,8 @@ def test_every_check_compares_it_with_the_clock(
         active, inactive = (
             filters.condition(User, f"active eq {value}") for value in ("true", "false")
         )
-        assert users.users_where(active, 0, 10)[0] == (3 if is_open else 1)
-        assert users.users_where(inactive, 0, 10)[0] == (0 if is_open else 2)
+        assert scim_resources.users_where(active, 0, 10)[0] == (3 if is_open else 1)
+        assert scim_resources.users_where(inactive, 0, 10)[0] == (0 if is_open else 2)
 
 
 def test_the_worker_carries_it_out_once(app: Flask, clock: Clock, end: datetime) -> None:

@@ -20,7 +20,7 @@ from sso.crypto.keys import ALGORITHMS
 from sso.database import dialects, schema
 from sso.extensions import Base, db
 from sso.models import ClientOrigin, KeyState, SigningKey, User
-from sso.store import keys, migrations
+from sso.store import keys, migrations, scim_resources
 from tests.support.factories import make_client
 from tests.support.processes import ROOT, SECRET_KEY
 
@@ -107,6 +107,40 @@ def test_a_migration_waits_for_a_transaction_without_stopping_others(own_tables:
             migrations.upgrade()
             assert waited.result() < held_for - 0.5
         migrations.check()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("may_create", [True, False])
+def test_the_index_of_trigrams_is_left_out_where_it_cannot_be(
+    own_tables: Flask, may_create: bool
+) -> None:
+    """A role may own the tables, but not create extensions."""
+    app = own_tables
+    with app.app_context():
+        migrations.downgrade(revision="0052")
+        with db.engine.begin() as connection:
+            connection.execute(text("DROP EXTENSION IF EXISTS pg_trgm"))
+            if not may_create:  # as PostgreSQL does on a server without the extension
+                connection.execute(
+                    text(
+                        "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS"
+                        " $$BEGIN RAISE insufficient_privilege; END$$"
+                    )
+                )
+                connection.execute(
+                    text(
+                        "CREATE EVENT TRIGGER refusing ON ddl_command_start"
+                        " WHEN TAG IN ('CREATE EXTENSION') EXECUTE FUNCTION refuse()"
+                    )
+                )
+        try:
+            migrations.upgrade()
+            assert scim_resources.has_trigrams() is may_create
+            migrations.check()
+        finally:
+            with db.engine.begin() as connection:
+                connection.execute(text("DROP EVENT TRIGGER IF EXISTS refusing"))
+                connection.execute(text("DROP FUNCTION IF EXISTS refuse()"))
 
 
 def test_foreign_keys_hold(app: Flask) -> None:

@@ -14,7 +14,9 @@ from sqlalchemy import create_engine, inspect, text
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import exchanges, identities, migrations, users
+from sso.models import User
+from sso.scim import filters
+from sso.store import exchanges, identities, migrations, scim_resources, users
 from sso.store.lists import PAGE
 from tests.bench import seed
 from tests.support.actors import Browser, RelyingParty
@@ -324,6 +326,32 @@ def test_a_page_of_names_reads_what_it_shows(app: Flask, beginning: str) -> None
         if page.previous:
             users.BY_NAME.page(people, page.previous)
     read_few(app, [each for each in statements if "ORDER BY users.name_key" in each[0]], 500)
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        *((f'{name} co "{part}"', 1) for name in ("userName", "emails") for part in
+          ("user0@", "USER2500@", "ser4999@bench")),
+        *((f'displayName {operator} "{part}"', 1)
+          for operator, part in (("co", "er 4999"), ("sw", "User 4999"), ("eq", "user 25"))),
+        *((f'userName {operator} "user4999@bench.example"', 1) for operator in ("sw", "eq")),
+        ('emails sw "user4999@"', 1), ('emails ew "r4999@bench.example"', 1),
+        ('displayName co "nobody"', 0), ('userName co "qqq" or emails co "zzz"', 0),
+    ],
+)  # fmt: skip
+def test_a_filter_of_scim_reads_what_it_finds(app: Flask, query: str, number: int) -> None:
+    """A text anywhere is found by an index, wherever the rows lie."""
+    with app.app_context():
+        db.session.execute(text("UPDATE users SET name_key = lower(name) WHERE name_key = ''"))
+        # As autovacuum does: what was inserted a moment ago waits in a list.
+        db.session.execute(text("SELECT gin_clean_pending_list('ix_users_trigrams')"))
+        db.session.commit()
+        assert scim_resources.has_trigrams()
+    with executed(app) as statements, app.app_context():
+        total, _ = scim_resources.users_where(filters.condition(User, query), 0, 100)
+    assert total == number
+    read_few(app, [each for each in statements if " users" in each[0]])
 
 
 def test_signing_out_upstream_reads_no_table_from_end_to_end(app: Flask) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 
 from sso.extensions import db
 from sso.models import User
-from sso.store import users
+from sso.store import scim_resources
 from tests.support.factories import make_user
 
 
@@ -24,14 +24,14 @@ def test_a_user_name_needs_indexes_only(app: Flask, is_analysed: bool) -> None:
             db.session.execute(text(of_names))
             db.session.execute(text(of_others))
             db.session.execute(text("ANALYZE sqlite_schema"))
-        statement = select(User).where(users.has_user_name("user7@example.com")).limit(1)
+        statement = select(User).where(scim_resources.has_user_name("user7@example.com")).limit(1)
         compiled = statement.compile(db.engine, compile_kwargs={"literal_binds": True})
         plan = db.session.execute(text(f"EXPLAIN QUERY PLAN {compiled}")).all()
         assert not [row.detail for row in plan if row.detail.startswith("SCAN users")], plan
-        user = users.find_by_user_name("User7@example.com")
+        user = scim_resources.find_by_user_name("User7@example.com")
         assert user
         assert user.email == "user7@example.com"
         user.user_name = "seven"
         db.session.flush()
-        assert users.find_by_user_name("user7@example.com") is None
-        assert users.find_by_user_name("SEVEN") is user
+        assert scim_resources.find_by_user_name("user7@example.com") is None
+        assert scim_resources.find_by_user_name("SEVEN") is user
