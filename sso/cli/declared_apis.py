@@ -11,6 +11,7 @@ from sso.audit import Actor
 from sso.cli.commands import resolve
 from sso.config.api_fields import FIELDS
 from sso.config.fields import Field, Kind
+from sso.crypto.secrets import SHORTEST
 from sso.errors import OperatorError
 from sso.flow import resources
 from sso.models import Api
@@ -22,7 +23,6 @@ from sso.store import apis as stored_apis
 Entry = dict[str, Any]
 SECRET = Field("secret", Kind.TEXT, "A reference to the secret.")
 DECLARED: Mapping[str, Field] = {**FIELDS, SECRET.name: SECRET}
-MIN_SECRET = 32
 
 
 @dataclass(slots=True)
@@ -109,8 +109,8 @@ def secret_of(entry: Entry) -> str | None:
     if "secret" not in entry:
         return None
     secret = resolve(entry["secret"])
-    if len(secret) < MIN_SECRET:
-        raise Invalid([f"its secret is shorter than {MIN_SECRET} characters"])
+    if len(secret) < SHORTEST:
+        raise Invalid([f"its secret is shorter than {SHORTEST} characters"])
     return secret
 
 

@@ -32,7 +32,7 @@ from sso.process import concurrency
 __all__ = [
     "LEAKED", "MAX_LENGTH", "MIN_LENGTH", "TOO_COMMON", "TOO_LONG", "TOO_SHORT",
     "Busy", "hash_password", "is_foreign", "look_for_room", "needs_rehash", "own_method", "verify",
-    "weakness",
+    "verify_foreign", "weakness",
 ]  # fmt: skip
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
@@ -94,6 +94,14 @@ def _is_right(password: str, stored: str | None, imported: Collection[str]) -> b
             return True
     foreign_hashes.spend(imported, method)
     return False
+
+
+def verify_foreign(secret: str, stored: str) -> bool:
+    """Return whether a secret is that of another server's hash. Raises `Busy`.
+
+    Takes longer for a client with such a hash than for others: that it exists is no secret.
+    """
+    return _in_turn(lambda: foreign_hashes.verify(secret, stored), None)
 
 
 def is_foreign(stored: str | None) -> bool:

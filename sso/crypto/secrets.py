@@ -118,6 +118,23 @@ def foreign_code_digest(code: str) -> str:
     return digest_of_foreign_code(hashlib.sha512(code.encode("utf-8", "surrogatepass")).digest())
 
 
+SHORTEST = 32  # characters of a secret that somebody else made and a fast digest protects
+_FOREIGN = "foreign:"
+
+
+def digest_of_foreign_secret(hashed: str) -> str:
+    """Return what stands for the digest of a secret of which only another server's hash is known.
+
+    No secret matches it.
+    """
+    return _FOREIGN + hashlib.sha256(hashed.encode()).hexdigest()
+
+
+def is_foreign(stored: str) -> bool:
+    """Return whether a stored digest stands for the hash of another server."""
+    return stored.startswith(_FOREIGN)
+
+
 def matches(secret: str, stored: str) -> bool:
     """Compare a presented secret with a stored digest, in constant time."""
     return hmac.compare_digest(digest(secret).encode(), stored.encode())

@@ -5,9 +5,7 @@ with wildcards are never taken: the operator answers with exact ones.
 """
 
 import base64
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
@@ -27,19 +25,26 @@ from sso.config.client_fields import (
     DEVICE_CODE,
     REFRESH_TOKEN,
 )
-from sso.config.urls import home_url_error, registration_error
+from sso.config.urls import home_url_error
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.keys import ALGORITHMS
 from sso.flow import role_claims
 from sso.imports import keycloak_mappers
-from sso.imports.findings import Fate, Finding
+from sso.imports.drafts import (
+    BAD_CLIENT_ID,
+    CLIENT_ID,
+    NEW_CLIENT_ID,
+    POST_LOGOUT,
+    REDIRECT,
+    Answers,
+    Draft,
+)
+from sso.imports.findings import Fate
 from sso.imports.keycloak_mappers import Claims
 from sso.imports.keycloak_realm import OWN_CLIENTS, Realm, Roles
 from sso.imports.person import mapping, text, texts
 from sso.process.program import COMMAND
 
-MIN_SECRET = 32
-_CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
 _NAMESPACE = UUID("7f0c35a4-5d0a-4a0e-9d37-0f2b3c8f6d11")  # of entity IDs: never change it
 _SAME_SCOPES = ("profile", "email", "address", "phone", "offline_access")
 # Those without claims that this server would not send anyway.
@@ -67,40 +72,6 @@ _UNSUPPORTED: Mapping[str, tuple[str, str]] = {
     ),
 }  # fmt: skip
 _ENCRYPTED = ("id.token.encrypted.response.alg", "user.info.encrypted.response.alg")
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What the operator said: exact redirect URIs and secrets, by client; the issuer of all."""
-
-    redirect_uris: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    short_secrets: bool = False
-    issuer: str | None = None
-
-
-@dataclass
-class Draft:
-    """A client as it would be registered here; `None` as `fields` if it cannot be.
-
-    `attributes`: those that its claims need, by name, with their types.
-    """
-
-    client_id: str
-    name: str  # as Keycloak names it
-    fields: dict[str, Any] | None = field(default_factory=dict)
-    secret: str | None = None
-    has_own_secret: bool = False
-    attributes: dict[str, str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-    def note(self, fate: Fate, what: str, why: str = "", remedy: str = "") -> None:
-        self.findings.append(Finding(fate, "client", self.name, what, why, remedy))
-
-    def refuse(self, why: str, remedy: str = "") -> None:
-        """Say that the whole client is not taken."""
-        self.fields = None
-        self.findings = [Finding(Fate.NOT_TAKEN, "client", self.name, "", why, remedy)]
 
 
 def drafts(realm: Realm, roles: Roles, answers: Answers) -> Iterable[Draft]:
@@ -131,11 +102,8 @@ class _Conversion:
             self._saml()
         elif protocol != "openid-connect":
             self._out.refuse(f"its protocol is {protocol[:40]}")
-        elif not _CLIENT_ID.fullmatch(self._id):
-            self._out.refuse(
-                "its client ID is not 1 to 48 letters, digits, or any of . _ ~ -",
-                "register it under another client ID, and change the application",
-            )
+        elif not CLIENT_ID.fullmatch(self._id):
+            self._out.refuse(BAD_CLIENT_ID, NEW_CLIENT_ID)
         elif self._flag("bearerOnly"):
             self._out.refuse(
                 "it only checks tokens (bearer-only)",
@@ -149,20 +117,16 @@ class _Conversion:
         value = self._entry.get(name, default)
         return value is True
 
-    def _set(self, name: str, value: Any) -> None:
-        assert self._out.fields is not None
-        self._out.fields[name] = value
-
     def _is_on(self, attribute: str) -> bool:
         return self._attributes.get(attribute, "").lower() == "true"
 
     def _common(self) -> None:
         name = text(self._entry.get("name"))
-        self._set("client_name", name if name and "${" not in name else self._id[:200])
-        self._set("disabled", not self._flag("enabled", True))
+        self._out.set("client_name", name if name and "${" not in name else self._id[:200])
+        self._out.set("disabled", not self._flag("enabled", True))
         home = self._absolute(text(self._entry.get("baseUrl")))
         if home and not home_url_error(home):
-            self._set("home_url", home)
+            self._out.set("home_url", home)
         elif home:
             self._out.note(Fate.NOT_TAKEN, "home URL", f"{home[:200]}: {home_url_error(home)}")
         for attribute, what in (("logoUri", "logo"), ("policyUri", "privacy policy"),
@@ -177,7 +141,7 @@ class _Conversion:
             )  # fmt: skip
 
     def _openid(self) -> None:
-        self._set("first_party", not self._flag("consentRequired"))
+        self._out.set("first_party", not self._flag("consentRequired"))
         self._common()
         self._authentication()
         if self._out.fields is None:
@@ -187,7 +151,7 @@ class _Conversion:
             if self._out.fields is None:
                 return
         if self._answers.issuer:
-            self._set("issuer", self._answers.issuer)
+            self._out.set("issuer", self._answers.issuer)
         self._tokens()
         self._scopes()
         self._claims()
@@ -195,8 +159,8 @@ class _Conversion:
     def _authentication(self) -> None:
         kind = text(self._entry.get("clientAuthenticatorType")) or "client-secret"
         if self._flag("publicClient"):
-            self._set("token_endpoint_auth_method", NO_AUTH_METHOD)
-            self._set("require_pkce", True)
+            self._out.set("token_endpoint_auth_method", NO_AUTH_METHOD)
+            self._out.set("require_pkce", True)
             method = self._attributes.get("pkce.code.challenge.method")
             if self._flag("standardFlowEnabled", True) and method != "S256":
                 self._out.note(
@@ -204,10 +168,10 @@ class _Conversion:
                     "check that the application sends code_challenge",
                 )  # fmt: skip
         elif kind == "client-jwt":
-            self._set("token_endpoint_auth_method", PRIVATE_KEY_JWT)
+            self._out.set("token_endpoint_auth_method", PRIVATE_KEY_JWT)
             self._keys()
         elif kind in ("client-secret", "client-secret-jwt"):
-            self._set("token_endpoint_auth_method", ANY_AUTH_METHOD)
+            self._out.set("token_endpoint_auth_method", ANY_AUTH_METHOD)
             if kind == "client-secret-jwt":
                 self._out.note(
                     Fate.CHANGED, "authentication",
@@ -222,31 +186,17 @@ class _Conversion:
             )
         if self._out.fields is not None and not self._flag("publicClient"):
             method = self._attributes.get("pkce.code.challenge.method", "")
-            self._set("require_pkce", method == "S256")
+            self._out.set("require_pkce", method == "S256")
             if method == "plain":
                 self._out.note(Fate.NOT_TAKEN, "PKCE plain", "only S256 is accepted here")
 
     def _secret(self) -> None:
-        answer = self._answers.secrets.get(self._id)
-        secret = answer or text(self._entry.get("secret"))
-        if answer is None and (not secret or set(secret) == {"*"}):
-            self._without_secret("it is masked or missing in the export")
-        elif answer is None and secret.startswith("${vault."):
-            self._without_secret("it is in a vault of Keycloak")
-        elif len(secret) < MIN_SECRET and not self._answers.short_secrets:
-            self._without_secret(
-                f"it is shorter than {MIN_SECRET} characters, and this server stores a fast digest",
-                "if it is random, add --short-secrets; ",
-            )
-        else:
-            self._out.secret, self._out.has_own_secret = secret, True
-
-    def _without_secret(self, why: str, before: str = "") -> None:
-        self._out.note(
-            Fate.QUESTION, "secret", f"not taken: {why}",
-            f"{before}give it as --secret {self._id}=env:NAME, or make one: {COMMAND} client "
-            f"rotate-secret {self._id}",
-        )  # fmt: skip
+        secret, missing = text(self._entry.get("secret")), ""
+        if not secret or set(secret) == {"*"}:
+            missing = "it is masked or missing in the export"
+        elif secret.startswith("${vault."):
+            missing = "it is in a vault of Keycloak"
+        self._out.take_secret(secret, self._answers, missing)
 
     def _keys(self) -> None:
         url = self._attributes.get("jwks.url", "")
@@ -254,10 +204,10 @@ class _Conversion:
             if error := client_urls.jwks_uri_error(url):
                 self._out.refuse(f"the URL of its keys, {url[:200]}, is refused: {error}")
             else:
-                self._set("jwks_uri", url)
+                self._out.set("jwks_uri", url)
         elif certificate := self._attributes.get("jwt.credential.certificate"):
             try:
-                self._set("jwks", {"keys": [_public_jwk(base64.b64decode(certificate))]})
+                self._out.set("jwks", {"keys": [_public_jwk(base64.b64decode(certificate))]})
             except (ValueError, JoseError):
                 self._out.refuse("the certificate of its key cannot be read")
         else:
@@ -267,7 +217,7 @@ class _Conversion:
             )
         algorithm = self._attributes.get("token.endpoint.auth.signing.alg")
         if self._out.fields is not None and algorithm in CLIENT_ALGORITHMS:
-            self._set("token_endpoint_auth_signing_alg", algorithm)
+            self._out.set("token_endpoint_auth_signing_alg", algorithm)
         elif self._out.fields is not None and algorithm:
             self._out.note(
                 Fate.CHANGED, "algorithm of its assertions", f"{algorithm[:20]} is not accepted",
@@ -304,7 +254,7 @@ class _Conversion:
         if not grants:
             self._out.refuse("no flow is enabled that this server has")
             return
-        self._set("grant_types", grants)
+        self._out.set("grant_types", grants)
 
     def _redirects(self) -> None:
         assert self._out.fields is not None
@@ -313,43 +263,25 @@ class _Conversion:
         if AUTHORIZATION_CODE in self._out.fields["grant_types"]:
             answers = list(self._answers.redirect_uris.get(self._id, ()))
             listed = texts(self._entry.get("redirectUris"))
-            uris = self._exact("redirect URI", [*listed, *answers], is_public, bool(answers))
+            uris = self._exact(REDIRECT, [*listed, *answers], is_public, bool(answers))
             if not uris:
-                self._out.refuse(
-                    "it has no exact redirect URI: " + (", ".join(listed)[:300] or "none at all"),
-                    f"--redirect-uri {self._id}=URI, for each one that it uses",
-                )
+                self._out.refuse_redirects(listed)
                 return
-        self._set("redirect_uris", uris)
+        self._out.set("redirect_uris", uris)
         after: list[str] = []
         for uri in self._attributes.get("post.logout.redirect.uris", "").split("##"):
             after += uris if uri == "+" else [uri.strip()] if uri.strip() not in ("", "-") else []
-        after = self._exact("post-logout redirect URI", after, is_public, False)
-        self._set("post_logout_redirect_uris", after)
+        after = self._exact(POST_LOGOUT, after, is_public, False)
+        self._out.set("post_logout_redirect_uris", after)
         self._origins({_origin(uri) for uri in uris})
         self._logout()
 
     def _exact(
         self, what: str, uris: Iterable[str], is_public: bool, is_answered: bool
     ) -> list[str]:
-        """Return the URIs that can be compared exactly; ask about the others."""
-        exact: list[str] = []
-        for uri in uris:
-            absolute = self._absolute(uri)
-            if "*" in uri or not urlsplit(absolute).scheme:
-                if not is_answered:
-                    why = "has a wildcard" if "*" in uri else "is relative, without a root URL"
-                    flag = f"--redirect-uri {self._id}=URI" if what == "redirect URI" else (
-                        f"{COMMAND} client update {self._id} --add-post-logout-redirect-uri URI"
-                    )  # fmt: skip
-                    self._out.note(
-                        Fate.QUESTION, what, f"{uri[:200]} {why}", f"give the exact ones: {flag}"
-                    )
-            elif error := registration_error(absolute, is_public=is_public):
-                self._out.note(Fate.NOT_TAKEN, what, f"{absolute[:200]}: {error}")
-            else:
-                exact.append(absolute)
-        return list(dict.fromkeys(exact))
+        return self._out.exact(
+            what, uris, is_public=is_public, is_answered=is_answered, absolute=self._absolute
+        )
 
     def _absolute(self, url: str) -> str:
         root = text(self._entry.get("rootUrl"))
@@ -375,7 +307,7 @@ class _Conversion:
     def _logout(self) -> None:
         url = self._attributes.get("backchannel.logout.url", "")
         if url and not (error := client_urls.backchannel_error(url)):
-            self._set("backchannel_logout_uri", url)
+            self._out.set("backchannel_logout_uri", url)
         elif url:
             self._out.note(
                 Fate.NOT_TAKEN, "back-channel logout URI", f"{url[:200]}: {error}",
@@ -387,10 +319,12 @@ class _Conversion:
             )  # fmt: skip
 
     def _tokens(self) -> None:
-        self._set("id_token_claims", "all")  # as Keycloak's default scopes do
+        self._out.set("id_token_claims", "all")  # as Keycloak's default scopes do
         default = text(self._realm.settings.get("defaultSignatureAlgorithm")) or "RS256"
         algorithm = self._attributes.get("id.token.signed.response.alg") or default
-        self._set("id_token_signed_response_alg", algorithm if algorithm in ALGORITHMS else "RS256")
+        self._out.set(
+            "id_token_signed_response_alg", algorithm if algorithm in ALGORITHMS else "RS256"
+        )
         if algorithm not in ALGORITHMS:
             self._out.note(
                 Fate.CHANGED, "algorithm of ID tokens", f"{algorithm[:20]} becomes RS256",
@@ -401,7 +335,7 @@ class _Conversion:
             ("dpop.bound.access.tokens", "dpop_bound_access_tokens"),
         ):
             if self._is_on(attribute):
-                self._set(name, True)
+                self._out.set(name, True)
         if any(self._attributes.get(name) for name in _LIFETIMES):
             self._out.note(Fate.NOT_TAKEN, "lifetimes of its own", "there are none per client",
                            _LIFETIME_REMEDY)  # fmt: skip
@@ -426,7 +360,7 @@ class _Conversion:
         scopes = ["openid", *(name for name in _SAME_SCOPES if name in (*default, *optional))]
         if "groups" in (*default, *optional):
             scopes.append("groups")
-        self._set("scope", " ".join(scopes))
+        self._out.set("scope", " ".join(scopes))
         for name in optional:
             scope = self._realm.scopes.get(name, {})
             mappers = scope.get("protocolMappers")
@@ -447,10 +381,10 @@ class _Conversion:
         claims.take_all(self._entry.get("protocolMappers"))
         self._out.findings += claims.findings
         self._out.attributes |= claims.attributes
-        self._set("own_claims", claims.entries)
+        self._out.set("own_claims", claims.entries)
         if claims.needs_groups and "groups" not in self._out.fields["scope"].split():
             self._out.fields["scope"] += " groups"
-        self._set("roles", self._role_entries(claims))
+        self._out.set("roles", self._role_entries(claims))
 
     def _role_entries(self, claims: Claims) -> list[str]:
         roles = self._roles.of_client(self._id)
@@ -480,10 +414,10 @@ class _Conversion:
 
     def _saml(self) -> None:
         # Registrations here have an identifier of their own beside the entity ID.
-        is_short = bool(_CLIENT_ID.fullmatch(self._id))
+        is_short = bool(CLIENT_ID.fullmatch(self._id))
         self._out.client_id = self._id if is_short else str(uuid5(_NAMESPACE, self._id))
         self._common()
-        self._set("saml_entity_id", self._id)
+        self._out.set("saml_entity_id", self._id)
         master = self._absolute(text(self._entry.get("adminUrl")))
         listed = [
             self._attributes.get("saml_assertion_consumer_url_post") or master,
@@ -491,7 +425,7 @@ class _Conversion:
         ]
         answers = self._answers.redirect_uris.get(self._id, ())
         urls = self._exact(
-            "redirect URI", filter(None, [*listed, *answers]), False, bool(answers)
+            REDIRECT, filter(None, [*listed, *answers]), False, bool(answers)
         )  # fmt: skip
         if not urls:
             self._out.refuse(
@@ -499,10 +433,10 @@ class _Conversion:
                 f"--redirect-uri {self._id}=URL",
             )
             return
-        self._set("saml_acs_urls", urls)
+        self._out.set("saml_acs_urls", urls)
         logout = self._attributes.get("saml_single_logout_service_url_redirect") or master
         if logout and not (error := client_urls.web_url_error(logout)):
-            self._set("saml_logout_url", logout)
+            self._out.set("saml_logout_url", logout)
         elif logout:
             self._out.note(Fate.NOT_TAKEN, "single logout URL", f"{logout[:200]}: {error}")
         elif self._attributes.get("saml_single_logout_service_url_post"):
@@ -513,8 +447,8 @@ class _Conversion:
             self._out.note(Fate.NOT_TAKEN, "encrypted assertions", "they are signed, and use TLS")
         claims = keycloak_mappers.SamlClaims(self._id, self._realm, self._roles)
         claims.take_all(self._entry.get("protocolMappers"))
-        self._set("saml_attributes", claims.saml_attributes)
-        self._set("own_claims", claims.entries)
+        self._out.set("saml_attributes", claims.saml_attributes)
+        self._out.set("own_claims", claims.entries)
         self._out.attributes |= claims.attributes
         self._out.findings += claims.findings
         self._out.note(
@@ -525,7 +459,7 @@ class _Conversion:
     def _name_id(self) -> None:
         kind = self._attributes.get("saml_name_id_format", "username")
         names = {"username": "preferred_username", "email": "email"}
-        self._set("saml_name_id", names.get(kind, "persistent"))
+        self._out.set("saml_name_id", names.get(kind, "persistent"))
         if kind not in names:
             self._out.note(
                 Fate.CHANGED, "NameID", f"each person gets another {kind[:20]} identifier than now",
@@ -547,8 +481,8 @@ class _Conversion:
                 "--require-signed",
             )  # fmt: skip
             return
-        self._set("saml_certificates", pem)
-        self._set("saml_signed_requests", True)
+        self._out.set("saml_certificates", pem)
+        self._out.set("saml_signed_requests", True)
 
 
 def _public_jwk(certificate: bytes) -> dict[str, Any]:

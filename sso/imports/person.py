@@ -27,13 +27,17 @@ class FileProblem(OperatorError):
 
 @dataclass(frozen=True)
 class StoredPasskey:
-    """A passkey of another server with the same relying party; base64url, as it is stored here."""
+    """A passkey of another server with the same relying party; base64url, as it is stored here.
+
+    `user_handle`: what the authenticator calls the user, unless that is the user's ID.
+    """
 
     credential_id: str
     public_key: str
     sign_count: int
     transports: str
     name: str
+    user_handle: str = ""
 
 
 @dataclass

@@ -177,7 +177,9 @@ def _accept(
         return None
     passkey, user = passkey_and_user
     handle = credential.response.user_handle
-    handles = (user.id.bytes, str(user.id).encode())  # those of Keycloak are texts
+    handles = [user.id.bytes, str(user.id).encode()]  # those of Keycloak are texts
+    if passkey.user_handle:
+        handles.append(webauthn.base64url_to_bytes(passkey.user_handle))
     if owner is None:
         is_theirs = handle in handles  # §7.2 step 6: the authenticator has to name the user
     else:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
+    from sso.models.clients import ClientSecretHash as ClientSecretHash
     from sso.models.clients import ClientWork as ClientWork
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
@@ -60,7 +61,14 @@ if TYPE_CHECKING:
 _TABLES = {
     "apis": ("Api", "FormerApi", "ServiceToken"),
     "branding": ("StoredBranding",),
-    "clients": ("AgentDomain", "Client", "ClientLogo", "ClientOrigin", "ClientWork"),
+    "clients": (
+        "AgentDomain",
+        "Client",
+        "ClientLogo",
+        "ClientOrigin",
+        "ClientSecretHash",
+        "ClientWork",
+    ),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (
         "AuthorizationCode",

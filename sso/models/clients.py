@@ -315,6 +315,14 @@ class ClientRegistration:
         return current or (previous and self.old_secret_ends_at is not None)
 
     @property
+    def foreign_digests(self) -> list[str]:
+        """What stands for the live secrets of which only another server's hash is stored."""
+        digests = [] if self.has_secret_ended else [self.secret_digest]
+        if self.old_secret_ends_at is not None:
+            digests.append(self.previous_secret_digest or "")
+        return list(filter(secrets.is_foreign, digests))
+
+    @property
     def has_secret_ended(self) -> bool:
         """Whether the end of the secret has been reached."""
         return self.secret_expires_at is not None and self.secret_expires_at <= clock.now()
@@ -396,6 +404,23 @@ class ClientOrigin(Base):
         ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
     )
     origin: Mapped[str] = mapped_column(String(2000), primary_key=True, index=True)
+
+
+class ClientSecretHash(Base):
+    """The hash of a client's secret that another server made; see `store.client_secrets`.
+
+    `digest` is what the client has in place of a digest. `replaced_by`: the digest that took its
+    place when the client used the secret here.
+    """
+
+    __tablename__ = "client_secret_hashes"
+
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
+    )
+    digest: Mapped[str] = mapped_column(String(80), primary_key=True)
+    hash: Mapped[str] = mapped_column(String(200))
+    replaced_by: Mapped[str | None] = mapped_column(String(80))
 
 
 class ClientWork(Base):

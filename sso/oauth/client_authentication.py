@@ -30,7 +30,13 @@ from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.flow.refusals import Cause, Reason, because, describe
 from sso.i18n.message import Message
 from sso.models.clients import MAX_CLIENT_ID
-from sso.oauth import client_addresses, document_clients, key_sets, workload_identity
+from sso.oauth import (
+    client_addresses,
+    document_clients,
+    foreign_secrets,
+    key_sets,
+    workload_identity,
+)
 from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.workload_identity import SingleUse
@@ -113,7 +119,10 @@ def _authenticated(
         secrets.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
         is_right = False
     else:
-        is_right = client.check_client_secret(credentials.client_secret)
+        secret = credentials.client_secret
+        is_right = client.check_client_secret(secret) or foreign_secrets.is_right(
+            request.connection, client, secret
+        )
     basic = credentials.method == "client_secret_basic"
     if client is None or not is_right:
         failure = ClientAuthenticationFailed(

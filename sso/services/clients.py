@@ -36,7 +36,15 @@ from sso.services import (
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
-from sso.store import client_work, clients, exchanges, named_groups, saml, service_tokens
+from sso.store import (
+    client_secrets,
+    client_work,
+    clients,
+    exchanges,
+    named_groups,
+    saml,
+    service_tokens,
+)
 
 # Fields of a new client; metadata without a default is omitted.
 DEFAULTS: Mapping[str, Any] = {
@@ -77,20 +85,24 @@ def register(
     *,
     client_id: str | None = None,
     secret: str | None = None,
+    secret_hash: str | None = None,
 ) -> tuple[Client, str]:
     """Register a client; return it and its secret, which is not stored. Raises `Invalid`.
 
     With the authentication method "none" the client is public and requires PKCE. With "none" or
     private_key_jwt the secret is "". A secret that the caller passes has to be random, because it
-    is stored as a fast digest.
+    is stored as a fast digest. `secret_hash`: instead of a secret, the hash that another server
+    made of it (`foreign_hashes`); the secret is then "".
     """
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     own_apis.require_operator(actor, entries)
     provisioning.require_may_call(actor, fields.get("scim_url"))
     attributes.hold([*(fields.get("own_claims") or ()), *(fields.get("scim_attributes") or ())])
     apis.hold(entries)
-    client, secret = _draft(fields, client_id, secret)
+    client, secret = _draft(fields, client_id, secret, secret_hash)
     clients.add(client)
+    if secret_hash is not None:
+        client_secrets.add(client.client_id, secret_hash)
     clients.keep_origins(client)
     _keep_entity_id(client)
     named_groups.ensure(client.named_groups)
@@ -102,10 +114,14 @@ def register(
 
 
 def plan_registration(
-    fields: Mapping[str, Any], *, client_id: str, secret: str | None = None
+    fields: Mapping[str, Any],
+    *,
+    client_id: str,
+    secret: str | None = None,
+    secret_hash: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the client that `register` would make. Raises `Invalid`."""
-    client, _ = _draft(fields, client_id, secret)
+    client, _ = _draft(fields, client_id, secret, secret_hash)
     return _fields(client, _logo_digest(fields, None))
 
 
@@ -118,16 +134,20 @@ def _logo_digest(fields: Mapping[str, Any], before: str | None) -> str | None:
 
 
 def _draft(
-    fields: Mapping[str, Any], client_id: str | None, secret: str | None
+    fields: Mapping[str, Any], client_id: str | None, secret: str | None, secret_hash: str | None
 ) -> tuple[Client, str]:
     """Make a client that is not in the database yet; return it and its secret."""
-    if checks.need_secret(fields):
+    if not checks.need_secret(fields):
+        if secret or secret_hash:
+            raise Invalid([_SECRETLESS])
+    elif secret_hash is None:
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
-    elif secret:
-        raise Invalid([_SECRETLESS])
+    digest = crypto_secrets.digest(secret) if secret else ""
+    if secret_hash is not None:
+        digest = crypto_secrets.digest_of_foreign_secret(secret_hash)
     client = Client(
         client_id=client_id or new_client_id(),
-        secret_digest=crypto_secrets.digest(secret) if secret else "",
+        secret_digest=digest,
     )
     clients.set_disabled(client, bool(fields.get("disabled")))
     _edit(client, replacing_registration(fields))
@@ -149,6 +169,7 @@ def change(
     *,
     lists: Mapping[str, ListEdit] | None = None,
     secret: str | None = None,
+    secret_hash: str | None = None,
     expected: Mapping[str, Any] | None = None,
 ) -> tuple[Client, Outcome]:
     """Change these fields; `None` removes metadata. Access that is lost ends at once.
@@ -170,7 +191,9 @@ def change(
     before = described(client)
     differences.require_unchanged(expected, before)
     provisioning.require_may_call(actor, fields.get("scim_url"), client.scim_url)
-    changes, notes = _alter(client, before, fields, lists, secret)
+    changes, notes = _alter(client, before, fields, lists, (secret, secret_hash))
+    if "secret" in changes and secret_hash is not None:
+        client_secrets.add(client_id, secret_hash)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:
@@ -199,13 +222,17 @@ def change(
 
 
 def plan_change(
-    client: Client, fields: Mapping[str, Any], *, secret: str | None = None
+    client: Client,
+    fields: Mapping[str, Any],
+    *,
+    secret: str | None = None,
+    secret_hash: str | None = None,
 ) -> differences.Differences:
     """Return the changes that `change` would make. The client is in no session.
 
     Raises `Invalid`.
     """
-    changes, _ = _alter(client, described(client), fields, None, secret)
+    changes, _ = _alter(client, described(client), fields, None, (secret, secret_hash))
     return changes
 
 
@@ -214,9 +241,13 @@ def _alter(
     before: Mapping[str, Any],
     fields: Mapping[str, Any],
     lists: Mapping[str, ListEdit] | None,
-    secret: str | None,
+    new_secret: tuple[str | None, str | None],
 ) -> tuple[differences.Differences, list[str]]:
-    """Edit the object without its other rows; return the changes, and notes for the operator."""
+    """Edit the object without its other rows; return the changes, and notes for the operator.
+
+    `new_secret`: the secret, or the hash that another server made of it.
+    """
+    secret, secret_hash = new_secret
     edits, notes = {**checks.implied(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
@@ -238,7 +269,7 @@ def _alter(
     if had_secret and not client.has_secret:
         clients.set_secret(client, "", None)
         notes.append("Its secret is deleted.")
-    elif client.has_secret and not had_secret and secret is None:
+    elif client.has_secret and not had_secret and new_secret == (None, None):
         command = f"{COMMAND} client rotate-secret {client.client_id}"
         notes.append(f"It needs a secret: {command}")
     disabled = fields.get("disabled", before["disabled"])
@@ -249,8 +280,12 @@ def _alter(
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
-    if secret is not None and not client.has_secret:
+    if new_secret != (None, None) and not client.has_secret:
         raise Invalid([_SECRETLESS])
+    digest = crypto_secrets.digest_of_foreign_secret(secret_hash) if secret_hash else None
+    if digest and digest != client.secret_digest:
+        clients.set_secret(client, digest, None)
+        changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
     if secret is not None and not crypto_secrets.matches(secret, client.secret_digest):
         clients.set_secret(client, crypto_secrets.digest(secret), None)
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)

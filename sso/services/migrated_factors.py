@@ -63,7 +63,8 @@ def _passkeys(
                 public_key=key.public_key,
                 transports=key.transports,
                 sign_count=key.sign_count,
-                # Keycloak does not say; so nobody is told that it cannot be copied.
+                user_handle=key.user_handle or None,
+                # Not every server says; so nobody is told that it cannot be copied.
                 is_synced=True,
                 created_at=clock.now(),
             )

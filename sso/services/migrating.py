@@ -33,9 +33,9 @@ from sso.services import (
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
+from sso.store import client_secrets, migrated, named_groups, users
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
-from sso.store import migrated, named_groups, users
 from sso.store.migrated import CLIENT, USER
 
 _SECRET = "secret"  # noqa: S105 (a name: its digest, among the fields that were taken)
@@ -46,13 +46,22 @@ _LEFT = ("client_id", "logo", "preset")  # which a migration does not bring
 class NewClient:
     """A client of the other server as it would be registered here.
 
-    `secret`: `None` if the export does not have it; `name`: what the other server calls the client.
+    `secret`: `None` if the export does not have it; `secret_hash`: if it has only a hash; `name`:
+    what the other server calls the client.
     """
 
     client_id: str
     name: str
     fields: Mapping[str, Any]
     secret: str | None = None
+    secret_hash: str | None = None
+
+    @property
+    def secret_digest(self) -> str | None:
+        """What is stored of its secret."""
+        if self.secret_hash is not None:
+            return secrets.digest_of_foreign_secret(self.secret_hash)
+        return secrets.digest(self.secret) if self.secret is not None else None
 
 
 @dataclass
@@ -85,6 +94,9 @@ def plan_clients(new: Sequence[NewClient], source: str, *, overwrite: bool) -> l
     """Compare clients with those that are here; writes nothing, locks nothing."""
     client_ids = [client.client_id for client in new]
     rows, taken = stored_clients.detached(client_ids), migrated.taken(CLIENT, source, client_ids)
+    originals = client_secrets.originals(client_ids)
+    for row in rows.values():
+        row.secret_digest = originals.get((row.client_id, row.secret_digest), row.secret_digest)
     return [
         _planned(client, rows.get(client.client_id), taken.get(client.client_id), overwrite)
         for client in new
@@ -95,15 +107,17 @@ def _planned(
     new: NewClient, row: Client | None, taken: dict[str, Any] | None, overwrite: bool
 ) -> PlannedClient:
     try:
-        fields = clients.plan_registration(new.fields, client_id=new.client_id, secret=new.secret)
+        fields = clients.plan_registration(
+            new.fields, client_id=new.client_id, secret=new.secret, secret_hash=new.secret_hash
+        )
     except Invalid as error:
         planned = PlannedClient(new, Fate.NOT_TAKEN)
         planned.note(Fate.NOT_TAKEN, "", "; ".join(map(str, error.errors))[:500])
         return planned
     planned = PlannedClient(new, Fate.TAKEN)
     planned.taken = {name: value for name, value in fields.items() if name not in _LEFT}
-    if new.secret is not None:
-        planned.taken[_SECRET] = secrets.digest(new.secret)
+    if new.secret_digest is not None:
+        planned.taken[_SECRET] = new.secret_digest
     if row is None and (taken is None or overwrite):
         planned.is_new = True
     elif row is None:
@@ -144,13 +158,17 @@ def _compare(
     planned.has_new_secret = planned.edits.pop(_SECRET, None) is not None
     planned.before.pop(_SECRET, None)
     try:
-        clients.plan_change(
-            row, planned.edits, secret=planned.new.secret if planned.has_new_secret else None
-        )
+        secret, secret_hash = _secret_of(planned)
+        clients.plan_change(row, planned.edits, secret=secret, secret_hash=secret_hash)
     except Invalid as error:
         planned.fate, planned.edits, planned.has_new_secret = Fate.NOT_TAKEN, {}, False
         planned.taken = dict(taken)
         planned.note(Fate.NOT_TAKEN, "", "; ".join(map(str, error.errors))[:500])
+
+
+def _secret_of(client: PlannedClient) -> tuple[str | None, str | None]:
+    """Return the new secret and its hash, of which one is there; neither if it is not new."""
+    return (client.new.secret, client.new.secret_hash) if client.has_new_secret else (None, None)
 
 
 def _both(name: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
@@ -183,12 +201,15 @@ def take_clients(
     for client in sorted(planned, key=lambda client: client.new.client_id):
         new = client.new
         if client.is_new:
-            clients.register(actor, new.fields, client_id=new.client_id, secret=new.secret)
+            clients.register(
+                actor, new.fields, client_id=new.client_id, secret=new.secret,
+                secret_hash=new.secret_hash,
+            )  # fmt: skip
         elif client.edits or client.has_new_secret:
-            secret = new.secret if client.has_new_secret else None
+            secret, secret_hash = _secret_of(client)
             clients.change(
                 actor, new.client_id, _removable(client.edits), secret=secret,
-                expected=client.before,
+                secret_hash=secret_hash, expected=client.before,
             )  # fmt: skip
     named_groups.ensure(groups)
     kept = (Fate.NOT_TAKEN, Fate.KEPT)

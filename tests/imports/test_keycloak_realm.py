@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sso.imports import keycloak_clients, keycloak_people, keycloak_realm
+from sso.imports.drafts import Answers, Draft
 from sso.imports.findings import Fate
-from sso.imports.keycloak_clients import Answers, Draft
 from sso.imports.keycloak_realm import Realm, Role, Roles
 from sso.imports.person import FileProblem, Person
 from tests.support.each import each
