@@ -7,8 +7,9 @@ import click
 
 from sso import context
 from sso.cli import migration
-from sso.cli.commands import Failure, Group, named_texts
+from sso.cli.commands import Failure, Group, named_texts, resolve
 from sso.cli.migration import Choices
+from sso.imports import authelia as authelia_system
 from sso.imports import keycloak as keycloak_system
 from sso.imports import keycloak_realm
 from sso.imports.drafts import Answers
@@ -48,6 +49,27 @@ def keycloak(
         realm = keycloak_realm.read(paths, advance)
         here = _here(realm, rp_id, named_texts(providers, "provider"))
         return keycloak_system.system(paths, realm, answers, here, advance, MOST_METHODS)
+
+    migration.run(choices, paths, read)
+
+
+@group.command("authelia")
+@migration.options
+@click.option(
+    "--encryption-key", metavar="env:NAME",
+    help="The key of Authelia's storage, unless it is in the configuration; or file:PATH.",
+)  # fmt: skip
+def authelia(choices: Choices, paths: tuple[Path, ...], encryption_key: str | None) -> None:
+    """Take over clients, groups and people of Authelia.
+
+    FILE is its configuration, its users file, its SQLite database, or what `authelia storage user`
+    exports: all that there are. The command can be repeated: it brings what changed there since,
+    and does not overwrite what changed here.
+    """
+    key = resolve(encryption_key) if encryption_key else ""
+
+    def read(advance: Advance, answers: Answers) -> System:
+        return authelia_system.system(paths, answers, advance, passkeys.rp_id(), key)
 
     migration.run(choices, paths, read)
 

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from sso.config.urls import registration_error
 from sso.crypto import foreign_hashes
+from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
+from sso.crypto.keys import ALGORITHMS
 from sso.crypto.secrets import SHORTEST
 from sso.imports.findings import Fate, Finding
 from sso.process.program import COMMAND
@@ -114,6 +116,26 @@ class Draft:
             f"{before}give it as --secret {self.client_id}=env:NAME, or make one: {COMMAND} client "
             f"rotate-secret {self.client_id}",
         )  # fmt: skip
+
+    def take_algorithm(self, algorithm: str) -> None:
+        """Take the algorithm of ID tokens, or RS256 if this server does not have it."""
+        is_here = algorithm in ALGORITHMS
+        self.set("id_token_signed_response_alg", algorithm if is_here else "RS256")
+        if not is_here:
+            self.note(
+                Fate.CHANGED, "algorithm of ID tokens", f"{algorithm[:20]} becomes RS256",
+                f"others are {', '.join(ALGORITHMS)}",
+            )  # fmt: skip
+
+    def take_assertion_algorithm(self, algorithm: str) -> None:
+        """Take the algorithm by which the client signs; "": any of those that are accepted."""
+        if algorithm in CLIENT_ALGORITHMS:
+            self.set("token_endpoint_auth_signing_alg", algorithm)
+        elif algorithm:
+            self.note(
+                Fate.CHANGED, "algorithm of its assertions", f"{algorithm[:20]} is not accepted",
+                f"let it sign by one of {', '.join(CLIENT_ALGORITHMS)}",
+            )  # fmt: skip
 
     def exact(
         self,

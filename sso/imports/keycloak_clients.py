@@ -26,8 +26,6 @@ from sso.config.client_fields import (
     REFRESH_TOKEN,
 )
 from sso.config.urls import home_url_error
-from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
-from sso.crypto.keys import ALGORITHMS
 from sso.flow import role_claims
 from sso.imports import keycloak_mappers
 from sso.imports.drafts import (
@@ -216,13 +214,8 @@ class _Conversion:
                 f"{COMMAND} client create … --auth-method {PRIVATE_KEY_JWT} --jwks FILE",
             )
         algorithm = self._attributes.get("token.endpoint.auth.signing.alg")
-        if self._out.fields is not None and algorithm in CLIENT_ALGORITHMS:
-            self._out.set("token_endpoint_auth_signing_alg", algorithm)
-        elif self._out.fields is not None and algorithm:
-            self._out.note(
-                Fate.CHANGED, "algorithm of its assertions", f"{algorithm[:20]} is not accepted",
-                f"let it sign by one of {', '.join(CLIENT_ALGORITHMS)}",
-            )  # fmt: skip
+        if self._out.fields is not None:
+            self._out.take_assertion_algorithm(algorithm or "")
 
     def _grants(self) -> None:
         grants = []
@@ -321,15 +314,7 @@ class _Conversion:
     def _tokens(self) -> None:
         self._out.set("id_token_claims", "all")  # as Keycloak's default scopes do
         default = text(self._realm.settings.get("defaultSignatureAlgorithm")) or "RS256"
-        algorithm = self._attributes.get("id.token.signed.response.alg") or default
-        self._out.set(
-            "id_token_signed_response_alg", algorithm if algorithm in ALGORITHMS else "RS256"
-        )
-        if algorithm not in ALGORITHMS:
-            self._out.note(
-                Fate.CHANGED, "algorithm of ID tokens", f"{algorithm[:20]} becomes RS256",
-                f"others are {', '.join(ALGORITHMS)}",
-            )  # fmt: skip
+        self._out.take_algorithm(self._attributes.get("id.token.signed.response.alg") or default)
         for attribute, name in (
             ("require.pushed.authorization.requests", "require_pushed_authorization_requests"),
             ("dpop.bound.access.tokens", "dpop_bound_access_tokens"),

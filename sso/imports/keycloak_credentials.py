@@ -3,14 +3,20 @@
 Passkeys are bound to a host name, the relying party: they are only taken if it stays.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sso.crypto import secrets
+from sso.imports import foreign_factors
+from sso.imports.foreign_factors import (
+    BROKEN_KEYS,
+    MOST_PASSKEYS,
+    OTHER_APPS,
+    OTHER_HOST,
+    from_base64,
+)
 from sso.imports.person import (
     APPS,
     CODES,
@@ -24,18 +30,12 @@ from sso.imports.person import (
     texts,
 )
 
-MOST_PASSKEYS, MOST_IDENTITIES = 20, 20
+MOST_IDENTITIES = 20
 _MOST_CODES = 100
 _TOTP = {"subType": "totp", "digits": 6, "period": 30, "algorithm": "HmacSHA1"}
-_SECRET_BYTES = range(10, 129)
-_CREDENTIAL_BYTES = range(1, 1024)
-_LABEL = 60  # characters of the name of a passkey
 _PASSKEYS = ("webauthn", "webauthn-passwordless")
-OTHER_APPS = "authenticator apps that are not TOTP with 6 digits, 30 seconds and SHA-1"
 MORE_APPS = "authenticator apps besides the first"
-OTHER_HOST = f"{KEYS}, which are bound to another host name (see --rp-id)"
 ONLY_CODES = f"{CODES} of people without a factor that they replace"
-_BROKEN_KEYS = f"{KEYS} that cannot be read"
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Here:
 
 def take(person: Person, entry: dict[str, Any], here: Here) -> None:
     """Set the factors of a person, and name those that are lost."""
-    credentials = entry.get("credentials")
+    stored = entry.get("credentials")
     lost = [name for name in person.lost if name not in (APPS, KEYS, CODES, IDENTITIES)]
     factors = Factors()
-    for credential in map(mapping, credentials if isinstance(credentials, list) else ()):
+    for credential in map(mapping, stored if isinstance(stored, list) else ()):
         if problem := _take(factors, credential, here):
             lost.append(problem)
     if factors.recovery_codes and not (factors.totp or factors.passkeys):
@@ -81,7 +81,7 @@ def _take(factors: Factors, credential: dict[str, Any], here: Here) -> str | Non
             return OTHER_HOST
         passkey = _passkey(data, text(credential.get("userLabel")))
         if passkey is None or len(factors.passkeys) >= MOST_PASSKEYS:
-            return _BROKEN_KEYS
+            return BROKEN_KEYS
         factors.passkeys.append(passkey)
     elif kind == "recovery-authn-codes":
         codes = list(_codes(data, secret))
@@ -100,31 +100,21 @@ def _take_totp(factors: Factors, data: dict[str, Any], secret: dict[str, Any]) -
     if not isinstance(value, str):
         return OTHER_APPS
     if data.get("secretEncoding") == "BASE32":
-        try:
-            raw = base64.b32decode(value.upper() + "=" * (-len(value) % 8))
-        except ValueError:  # `binascii.Error` is one; another is raised beyond ASCII
-            return OTHER_APPS
+        raw = foreign_factors.from_base32(value)
     else:
         raw = value.encode("utf-8", "surrogatepass")
-    if len(raw) not in _SECRET_BYTES:
-        return OTHER_APPS
-    factors.totp = base64.b32encode(raw).decode().rstrip("=")
-    return None
+    factors.totp = foreign_factors.totp_secret(raw)
+    return None if factors.totp else OTHER_APPS
 
 
 def _passkey(data: dict[str, Any], label: str) -> StoredPasskey | None:
-    key, count = _bytes(data.get("credentialPublicKey")), data.get("counter", 0)
-    credential_id = _bytes(data.get("credentialId"))
-    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**32
-    if not key or len(credential_id) not in _CREDENTIAL_BYTES or not is_count or len(key) > 4096:
-        return None
-    listed = texts(data.get("transports"))
-    transports = [name for name in listed if name.isascii() and name.isprintable()]
-    name = " ".join("".join(c for c in label if c == " " or c.isprintable()).split())
-    return StoredPasskey(
-        _base64url(credential_id), _base64url(key), count,
-        " ".join(transports)[:100], name[:_LABEL] or "Passkey",
-    )  # fmt: skip
+    return foreign_factors.passkey(
+        from_base64(data.get("credentialId")),
+        from_base64(data.get("credentialPublicKey")),
+        count=data.get("counter", 0),
+        transports=texts(data.get("transports")),
+        label=label,
+    )
 
 
 def _codes(data: dict[str, Any], secret: dict[str, Any]) -> Iterator[str]:
@@ -133,7 +123,7 @@ def _codes(data: dict[str, Any], secret: dict[str, Any]) -> Iterator[str]:
     if data.get("algorithm") != "SHA-512" or not isinstance(listed, list):
         return
     for code in map(mapping, listed[:_MOST_CODES]):
-        hashed = _bytes(code.get("encodedHashedValue"))
+        hashed = from_base64(code.get("encodedHashedValue"))
         if len(hashed) == 64:
             yield secrets.digest_of_foreign_code(hashed)
 
@@ -155,18 +145,3 @@ def _json(value: Any) -> dict[str, Any]:
         return mapping(json.loads(value[:20_000]) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
         return {}
-
-
-def _bytes(value: Any) -> bytes:
-    """Decode base64 or base64url, with or without padding; empty if it is neither."""
-    if not isinstance(value, str):
-        return b""
-    plain = value.rstrip("=").translate(str.maketrans("-_", "+/"))
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _base64url(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -407,7 +407,7 @@ class ClientOrigin(Base):
 
 
 class ClientSecretHash(Base):
-    """The hash of a client's secret that another server made; see `store.client_secrets`.
+    """The hash of a client's secret that another server made; see `store.secret_hashes`.
 
     `digest` is what the client has in place of a digest. `replaced_by`: the digest that took its
     place when the client used the secret here.

@@ -4,7 +4,7 @@ from sqlalchemy import Connection
 
 from sso.crypto import passwords
 from sso.ratelimit import limiting
-from sso.store import client_secrets
+from sso.store import secret_hashes
 from sso.store.clients import RegisteredClient
 
 _PAUSE = 1  # second
@@ -23,11 +23,11 @@ def is_right(connection: Connection, client: RegisteredClient, secret: str) -> b
     _, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, client.client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    hashes = client_secrets.hashes(connection, client.client_id, digests)
+    hashes = secret_hashes.hashes(connection, client.client_id, digests)
     try:
         for digest, stored in hashes.items():
             if passwords.verify_foreign(secret, stored):
-                client_secrets.replace(connection, client.client_id, digest, secret)
+                secret_hashes.replace(connection, client.client_id, digest, secret)
                 return True
     except passwords.Busy:
         raise limiting.TooManyAttempts(_PAUSE) from None

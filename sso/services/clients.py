@@ -37,12 +37,12 @@ from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import (
-    client_secrets,
     client_work,
     clients,
     exchanges,
     named_groups,
     saml,
+    secret_hashes,
     service_tokens,
 )
 
@@ -102,7 +102,7 @@ def register(
     client, secret = _draft(fields, client_id, secret, secret_hash)
     clients.add(client)
     if secret_hash is not None:
-        client_secrets.add(client.client_id, secret_hash)
+        secret_hashes.add(client.client_id, secret_hash)
     clients.keep_origins(client)
     _keep_entity_id(client)
     named_groups.ensure(client.named_groups)
@@ -193,7 +193,7 @@ def change(
     provisioning.require_may_call(actor, fields.get("scim_url"), client.scim_url)
     changes, notes = _alter(client, before, fields, lists, (secret, secret_hash))
     if "secret" in changes and secret_hash is not None:
-        client_secrets.add(client_id, secret_hash)
+        secret_hashes.add(client_id, secret_hash)
     clients.replace_logo(client_id, fields.get("logo"))
     db.session.flush()
     if "disabled" in changes and client.disabled_at:

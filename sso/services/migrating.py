@@ -33,9 +33,9 @@ from sso.services import (
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
-from sso.store import client_secrets, migrated, named_groups, users
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
+from sso.store import migrated, named_groups, secret_hashes, users
 from sso.store.migrated import CLIENT, USER
 
 _SECRET = "secret"  # noqa: S105 (a name: its digest, among the fields that were taken)
@@ -94,7 +94,7 @@ def plan_clients(new: Sequence[NewClient], source: str, *, overwrite: bool) -> l
     """Compare clients with those that are here; writes nothing, locks nothing."""
     client_ids = [client.client_id for client in new]
     rows, taken = stored_clients.detached(client_ids), migrated.taken(CLIENT, source, client_ids)
-    originals = client_secrets.originals(client_ids)
+    originals = secret_hashes.originals(client_ids)
     for row in rows.values():
         row.secret_digest = originals.get((row.client_id, row.secret_digest), row.secret_digest)
     return [

@@ -298,6 +298,8 @@ NOT_RUN = {
         "tests/endpoints/test_old_addresses.py runs it",
     ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
     ".venv/bin/flask migrate keycloak realm.json --plan": "tests/cli/test_migrate.py runs it",
+    ".venv/bin/flask migrate authelia configuration.yml users_database.yml db.sqlite3 --plan":
+        "tests/cli/test_migrate_authelia.py runs it",
     "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
     "python manage.py dumpdata auth.group auth.user > users.json":

@@ -3,8 +3,8 @@
 Only additions: the version before runs on this schema. It refuses clients that have not used their
 secret here yet, and passkeys with another handle.
 
-Revision ID: 0053
-Revises: 0052
+Revision ID: 0054
+Revises: 0053
 Create Date: 2026-11-29 23:35:00
 
 """
@@ -13,8 +13,8 @@ from alembic import op
 import sqlalchemy as sa
 
 
-revision = "0053"
-down_revision = "0052"
+revision = "0054"
+down_revision = "0053"
 branch_labels = None
 depends_on = None
 
