@@ -12,6 +12,7 @@ from sso.cli.migration import Choices
 from sso.imports import authelia as authelia_system
 from sso.imports import keycloak as keycloak_system
 from sso.imports import keycloak_realm
+from sso.imports import pocket_id as pocket_id_system
 from sso.imports.drafts import Answers
 from sso.imports.files import Advance
 from sso.imports.keycloak_credentials import Here
@@ -70,6 +71,30 @@ def authelia(choices: Choices, paths: tuple[Path, ...], encryption_key: str | No
 
     def read(advance: Advance, answers: Answers) -> System:
         return authelia_system.system(paths, answers, advance, passkeys.rp_id(), key)
+
+    migration.run(choices, paths, read)
+
+
+@group.command("pocket-id")
+@migration.options
+@click.option(
+    "--rp-id", metavar="HOST",
+    help="The host name of Pocket ID, to which its passkeys are bound; they are taken if this "
+    "server has the same.",
+)  # fmt: skip
+def pocket_id(choices: Choices, paths: tuple[Path, ...], rp_id: str | None) -> None:
+    """Take over clients, groups and people of Pocket ID.
+
+    FILE is its SQLite database. The command can be repeated: it brings what changed there since,
+    and does not overwrite what changed here.
+    """
+    own = passkeys.rp_id().lower()
+    has_same_host = bool(own) and (rp_id or "").lower() == own
+
+    def read(advance: Advance, answers: Answers) -> System:
+        if len(paths) > 1:
+            raise Failure("Pocket ID has one database: name one file")
+        return pocket_id_system.system(paths[0], answers, advance, has_same_host)
 
     migration.run(choices, paths, read)
 

@@ -116,6 +116,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     "migrate": ("Move here from another server, as often as you like before the evening.", {
         "keycloak": ("Take over clients, groups, roles and people of a Keycloak realm.",
                      "sso.cli.migrate:keycloak"),
+        "pocket-id": ("Take over clients, groups and people of Pocket ID.",
+                      "sso.cli.migrate:pocket_id"),
         "authelia": ("Take over clients, groups and people of Authelia.",
                      "sso.cli.migrate:authelia"),
         "rehearse": ("Say which requests in the access log of another server this one would "

@@ -223,10 +223,11 @@ def _people(files: _Read, rp_id: str, counts: Counter[str]) -> Iterator[Person]:
         for username, entry in files.users.items():
             person = _person(username, entry)
             person.source_id = files.subjects.get(username) or username
-            counts["without a subject of Authelia"] += username not in files.subjects
             _take_factors(person, username, files, rp_id)
             if person.refused is None:
                 person.refused = reading.finished(person, KIND, scratch)
+            is_taken = person.refused is None
+            counts["without a subject of Authelia"] += is_taken and username not in files.subjects
             person.email = person.email[:SHOWN] if person.refused else person.email
             yield person
 

@@ -300,6 +300,8 @@ NOT_RUN = {
     ".venv/bin/flask migrate keycloak realm.json --plan": "tests/cli/test_migrate.py runs it",
     ".venv/bin/flask migrate authelia configuration.yml users_database.yml db.sqlite3 --plan":
         "tests/cli/test_migrate_authelia.py runs it",
+    ".venv/bin/flask migrate pocket-id pocket-id.db --rp-id id.example.com --plan":
+        "tests/cli/test_migrate_pocket_id.py runs it",
     "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
     "python manage.py dumpdata auth.group auth.user > users.json":

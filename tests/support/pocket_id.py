@@ -1,0 +1,61 @@
+"""Databases of Pocket ID, as its version 2 has them, cut down to what is looked at."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+
+DANA = "3f1d2c4e-1111-4000-8000-000000000001"
+STAFF = "9f1d2c4e-2222-4000-8000-000000000002"
+SECRET = "v6mUu3Dq0vXn9hQ7rT2yW8zB4cE1fG5k"  # 32 letters and digits, as Pocket ID makes them
+SECRET_HASH = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()
+TABLES = {
+    "users": "id TEXT, username TEXT, email TEXT, email_verified BOOLEAN, first_name TEXT, "
+             "last_name TEXT, display_name TEXT, is_admin NUMERIC, locale TEXT, ldap_id TEXT, "
+             "disabled BOOLEAN",
+    "user_groups": "id TEXT, name TEXT, friendly_name TEXT",
+    "user_groups_users": "user_id TEXT, user_group_id TEXT",
+    "oidc_clients": "id TEXT, name TEXT, secret TEXT, callback_urls BLOB, "
+                    "logout_callback_urls BLOB, is_public BOOLEAN, pkce_enabled BOOLEAN, "
+                    "credentials BLOB, launch_url TEXT, requires_reauthentication BOOLEAN, "
+                    "is_group_restricted BOOLEAN, skip_consent BOOLEAN, image_type TEXT, "
+                    "is_metadata_document BOOLEAN",
+    "oidc_clients_allowed_user_groups": "oidc_client_id TEXT, user_group_id TEXT",
+    "custom_claims": "key TEXT, value TEXT, user_id TEXT, user_group_id TEXT",
+    "webauthn_credentials": "name TEXT, credential_id TEXT, public_key BLOB, transport BLOB, "
+                            "user_id TEXT",
+    "user_authorized_oidc_clients": "scope TEXT, user_id TEXT, client_id TEXT",
+    "app_config_variables": "key TEXT, value TEXT",
+    "api_keys": "id TEXT",
+}  # fmt: skip
+
+
+def user(name: str, user_id: str, **more: Any) -> dict[str, Any]:
+    return {"id": user_id, "username": name, "email": f"{name}@example.com", "email_verified": 1,
+            "first_name": name.capitalize(), "last_name": "Doe", "is_admin": 0, "disabled": 0,
+            **more}  # fmt: skip
+
+
+def client(client_id: str, *uris: str, **more: Any) -> dict[str, Any]:
+    listed = [*uris] or [f"https://{client_id}.example.com/cb"]
+    return {"id": client_id, "name": f"The {client_id}", "secret": SECRET_HASH,
+            "callback_urls": json.dumps(listed).encode(), "logout_callback_urls": b"null",
+            "is_public": 0, "pkce_enabled": 0, "credentials": b"{}", "is_group_restricted": 0,
+            "skip_consent": 1, **more}  # fmt: skip
+
+
+def write(path: Path, without: tuple[str, ...] = (), /, **rows: list[dict[str, Any]]) -> Path:
+    """Write a database with these rows of tables; `without`: tables, or columns as TABLE.NAME."""
+    path.unlink(missing_ok=True)
+    with sqlite3.connect(path) as file:
+        for table, columns in TABLES.items():
+            kept = [c for c in columns.split(", ") if f"{table}.{c.split()[0]}" not in without]
+            if table not in without:
+                file.execute(f"CREATE TABLE {table} ({', '.join(kept)})")
+        for table, entries in rows.items():
+            for entry in entries:
+                names, marks = ", ".join(entry), ", ".join(f":{name}" for name in entry)
+                file.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", entry)
+    return path
