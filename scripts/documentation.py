@@ -36,6 +36,7 @@ from sso.flow.permissions import (
     ADMIN,
     HELPDESK,
     LIMITABLE,
+    LIMITABLE_TO_APPLICATIONS,
     MEANINGS,
     OWNER,
     ROLES,
@@ -155,7 +156,7 @@ def permissions() -> str:
             code(permission),
             MEANINGS[permission],
             *("yes" if permission in ROLES[role] else "" for role in (ADMIN, HELPDESK, OWNER)),
-            "yes" if permission in LIMITABLE else "",
+            _bounds(permission),
             ", ".join(
                 code(route.path.removeprefix("{base}"))
                 for route in ROUTES
@@ -166,6 +167,13 @@ def permissions() -> str:
     ]
     roles = ("administrators", "helpdesk", "owners of groups", "can be limited")
     return table(("permission", "allows to", *roles, "pages"), rows)
+
+
+def _bounds(permission: Permission) -> str:
+    """Return what the permission can be limited to."""
+    if permission in LIMITABLE:
+        return "to groups"
+    return "to applications" if permission in LIMITABLE_TO_APPLICATIONS else ""
 
 
 def _routes(protocol: bool) -> Iterator[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
 from sso.endpoints.admin.admin_page import SECTIONS
 from sso.endpoints.routes import ROUTES
-from sso.flow.permissions import LIMITABLE, MEANINGS, ROLES
+from sso.flow.permissions import LIMITABLE, LIMITABLE_TO_APPLICATIONS, MEANINGS, ROLES
 from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.metrics.exporter import Counters
 from sso.metrics.gauges import GAUGES
@@ -110,7 +110,8 @@ def test_the_reference_has_every_permission(reference: dict[str, str]) -> None:
         assert [cell.strip() == "yes" for cell in held] == [
             permission in role for role in ROLES.values()
         ]
-        assert (limited.strip() == "yes") is (permission in LIMITABLE)
+        assert (limited.strip() == "to groups") is (permission in LIMITABLE)
+        assert (limited.strip() == "to applications") is (permission in LIMITABLE_TO_APPLICATIONS)
         assert pages.count("`") == 2 * sum(
             permission in route.needs and route.name != "overview" for route in ROUTES
         )

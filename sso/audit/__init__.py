@@ -55,9 +55,10 @@ class Actor:
     access token of its own; `operator` is then its name. `user_id`: the signed-in operator, whose
     rights come from a group (see `services.roles`). `permissions`: what the operator may do, or
     `None` if nothing is refused, as at the command line. `limits`: further permissions, which hold
-    only for some groups (see `permissions.Rights`). `needs`: the permissions of which the service
-    that runs needs one. `changes_staff`: may change administrators, members of the helpdesk, and
-    who has these roles. `reads_people`: False for a program whose scopes let it read no users.
+    only for some groups, and `applications`: those that hold only for some applications (see
+    `permissions.Rights`). `needs`: the permissions of which the service that runs needs one.
+    `changes_staff`: may change administrators, members of the helpdesk, and who has these roles.
+    `reads_people`: False for a program whose scopes let it read no users.
     """
 
     operator: str | None = None
@@ -69,6 +70,7 @@ class Actor:
     reads_people: bool = True
     service: str | None = None
     limits: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
+    applications: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
     needs: Needs = NONE
 
     @property
@@ -76,7 +78,7 @@ class Actor:
         """Return what the operator may do, with limits."""
         if self.permissions is None:
             return Rights(frozenset(Permission))
-        return Rights(self.permissions, self.limits)
+        return Rights(self.permissions, self.limits, self.applications)
 
     def may(self, permission: Permission) -> bool:
         return self.permissions is None or permission in self.permissions
@@ -195,9 +197,8 @@ def acting(
     @wraps(function)
     def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if actor.permissions is not None and needs != NONE:
-            if actor.permissions.isdisjoint(needs or ()) and actor.limits.keys().isdisjoint(
-                limited
-            ):
+            held = actor.rights
+            if held.permissions.isdisjoint(needs or ()) and held.limited.isdisjoint(limited):
                 raise NotAllowed(lacking(needs or ()))
             actor = replace(actor, needs=needs or NONE)
         with acting_as(actor):

@@ -63,6 +63,7 @@ _TABLE = (
         noun=Message("the client's name"),
         option=Option("name"),
         form=Input(N_("Name"), N_("People see it when they sign in, and on their account page.")),
+        is_of_managers=True,
     ),
     Field(
         "redirect_uris", Kind.REDIRECT_URIS, "Redirect URIs, compared exactly.",
@@ -74,6 +75,7 @@ _TABLE = (
                    rows=2),
         fact=Fact(N_("Redirect URIs")),
         preset=InPreset("redirect_uris", "redirect URIs"),
+        is_of_managers=True,
     ),
     Field(
         "post_logout_redirect_uris", Kind.REDIRECT_URIS,
@@ -86,6 +88,7 @@ _TABLE = (
                    rows=2, panel=SIGN_OUT),
         fact=Fact(N_("Post-logout redirect URIs")),
         preset=InPreset("post_logout_redirect_uris", "post-logout redirect URIs"),
+        is_of_managers=True,
     ),
     Field(
         "backchannel_logout_uri", Kind.URL, "URL that gets a logout token when a user signs out.",
@@ -96,6 +99,7 @@ _TABLE = (
                    N_("Gets a logout token when a person signs out."), panel=SIGN_OUT),
         fact=Fact(),
         preset=InPreset("backchannel_logout_uri", "back-channel logout URI"),
+        is_of_managers=True,
     ),
     Field(
         "home_url", Kind.URL, "URL that starts the application, linked from the account page.",
@@ -105,10 +109,12 @@ _TABLE = (
                    panel=SIGN_OUT),
         fact=Fact(),
         preset=InPreset("home_url"),
+        is_of_managers=True,
     ),
     Field(
         "logo", Kind.IMAGE, "Its logo: PNG, JPEG, WebP or SVG, at most 64 kB.", stored=Stored.APART,
         option=Option("logo", metavar="FILE", removal="Remove the logo."),
+        is_of_managers=True,
     ),
     Field(
         "issuer", Kind.URL,
@@ -422,6 +428,7 @@ _TABLE = (
                    N_('JSON such as {"keys": [...]}, or one key. Never paste a private key.'),
                    rows=4, panel=KEYS),
         fact=Fact(N_("Public keys")),
+        is_of_managers=True,
     ),
     Field(
         "jwks_uri", Kind.URL, "URL of the application's public keys.",
@@ -429,6 +436,7 @@ _TABLE = (
         option=Option("jwks-uri", metavar="URL"),
         form=Input(N_("URL of its public keys"), N_("Or those of the trusted issuer."), panel=KEYS),
         fact=Fact(),
+        is_of_managers=True,
     ),
     Field(
         "trust_issuer", Kind.URL,
@@ -508,6 +516,7 @@ _TABLE = (
                    N_("They get the assertions; the first is the default."), rows=2, panel=SAML),
         fact=Fact(N_("SAML: assertion consumer services")),
         preset=InPreset("acs_urls", "assertion consumer services"),
+        is_of_managers=True,
     ),
     Field(
         "saml_logout_url", Kind.URL, "SAML: URL for single logout by redirect.",
@@ -517,6 +526,7 @@ _TABLE = (
                    N_("Where the browser goes when a person signs out."), panel=SAML),
         fact=Fact(),
         preset=InPreset("logout_url", "single logout URL"),
+        is_of_managers=True,
     ),
     Field(
         "saml_name_id", Kind.CHOICE,
@@ -551,6 +561,7 @@ _TABLE = (
                    N_("PEM. They verify the requests that the application signs."), rows=4,
                    panel=SAML),
         fact=Fact(),
+        is_of_managers=True,
     ),
     Field(
         "saml_metadata_expires", Kind.TEXT, "SAML: when the metadata that was imported expires.",
@@ -575,4 +586,6 @@ SETTABLE = sorted(
 )
 METADATA = [entry for entry in SETTABLE if entry.stored is Stored.METADATA]
 COLUMNS = [entry for entry in SETTABLE if entry.stored is Stored.COLUMN]
+# What those change, too, who manage only some applications.
+OF_MANAGERS = frozenset(entry.name for entry in _TABLE if entry.is_of_managers)
 IN_API = [entry for entry in SETTABLE if entry.kind is not Kind.IMAGE]

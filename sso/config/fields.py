@@ -140,7 +140,8 @@ class Field:
 
     `noun`, `excess`: the field in errors, and the error for a list that is too long.
     `url_error`: why a URL, or an entry of a list of issuers, origins or paths, cannot be a value.
-    `fapi_choices`: the choices with a profile.
+    `fapi_choices`: the choices with a profile. `is_of_managers`: also those change it who manage
+    only some applications, since it gives the application no more of people, groups and APIs.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Field:
     form: Input | None = None
     fact: Fact | None = None
     preset: InPreset | None = None
+    is_of_managers: bool = False
 
     @property
     def json_type(self) -> type:

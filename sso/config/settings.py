@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from sso.config import connections, issuers
+from sso.config import connections, issuers, role_settings
 from sso.config.tables import (
     Error,
     Field,
@@ -37,7 +37,6 @@ from sso.config.tables import (
 )
 from sso.config.urls import ENDPOINTS, MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
-from sso.flow import permissions
 from sso.i18n.message import Message
 from sso.process.concurrency import MAX_BODY
 from sso.process.program import late_function
@@ -106,22 +105,6 @@ def checked_ip(text: str) -> str:
         return str(ip_address(text))
     except ValueError:
         raise ValueError("give an IP address such as 127.0.0.1") from None
-
-
-def checked_roles(text: str) -> str:
-    """Check groups with permissions, such as `auditors=audit people-read`."""
-    for group in permissions.custom_roles(text):
-        checked_group(group)
-    return text
-
-
-def checked_role_groups(text: str) -> str:
-    """Check entries such as `hr-paris=paris`; `load_settings` compares them with the roles."""
-    for entry in text.split(","):
-        if not all(entry.partition("=")):
-            raise ValueError("give roles with groups, such as: hr-paris=paris, hr-paris=lyon")
-        checked_group(entry.strip())
-    return text
 
 
 def checked_sign_up(text: str) -> str:
@@ -278,13 +261,19 @@ class Settings:
     admin_roles: str | None = key(
         "groups whose members have some permissions of the administration in the browser, each "
         "with its permissions: auditors=audit people-read, wiki=applications",
-        checked_roles,
+        role_settings.checked,
         None,
     )
     admin_role_groups: str | None = key(
         "the groups that roles of SSO_ADMIN_ROLES are limited to, with their members: "
         "hr-paris=paris, hr-paris=lyon",
-        checked_role_groups,
+        role_settings.checked_limits("hr-paris=paris, hr-paris=lyon"),
+        None,
+    )
+    admin_role_applications: str | None = key(
+        "the applications that roles of SSO_ADMIN_ROLES are limited to, by client ID: "
+        "wiki-team=wiki, wiki-team=wiki-test",
+        role_settings.checked_limits("wiki-team=wiki, wiki-team=wiki-test"),
         None,
     )
     client_documents: str = key(
@@ -489,7 +478,7 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
         errors.append(SAME_KEY)
     if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
         errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
-    errors += _errors_of_roles(reading)
+    errors += role_settings.errors_together(reading)
     errors += _errors_of_aliases(reading)
     if reading.values["SSO_TERMS_VERSION"] and not reading.values["SSO_TERMS_URL"]:
         errors.append("SSO_TERMS_VERSION: people cannot read the terms; set SSO_TERMS_URL, too")
@@ -508,18 +497,6 @@ def _errors_of_aliases(reading: Reading) -> list[str]:
     aliases, base_url = (reading.values[f"SSO_{name}"] for name in ("ISSUER_ALIASES", "BASE_URL"))
     errors = issuers.errors_beside(aliases, base_url) if aliases else ()
     return [f"SSO_ISSUER_ALIASES: {error}" for error in errors]
-
-
-def _errors_of_roles(reading: Reading) -> list[str]:
-    """Return what is wrong with the limits of roles, which are read together with the roles."""
-    limits, roles = reading.values["SSO_ADMIN_ROLE_GROUPS"], reading.values["SSO_ADMIN_ROLES"]
-    if not limits or "SSO_ADMIN_ROLES" in dict(reading.located):
-        return []
-    try:
-        permissions.role_limits(limits, roles or "")
-    except ValueError as error:
-        return [f"SSO_ADMIN_ROLE_GROUPS: {error}"]
-    return []
 
 
 def flask_config(settings: Settings) -> dict[str, object]:

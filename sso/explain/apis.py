@@ -67,6 +67,12 @@ def _first_unknown(case: Case) -> str:
 
 def _unknown(case: Case, received: str) -> Explanation:
     client, identifier = case.client, resources.normalized(received)
+    if case.among is not None and client is not None and identifier not in client.apis:
+        # Whether there is such an API, the reader may not know.
+        return Explanation(
+            Message("The application is not registered for an API with this identifier."),
+            Message("Correct the application, or ask an administrator to register it for the API."),
+        )
     api = apis.find(identifier)
     if client is None or api is None:
         return _nearest(case, received)

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -19,6 +20,7 @@ from sso.observability.redaction import HIDDEN, redact_url
 from sso.process.program import COMMAND
 from sso.store import clients, users
 
+_ANOTHER = Message("another application")
 EXPECTED, REGISTERED = Message("expected"), Message("registered now")
 
 
@@ -51,10 +53,13 @@ class Explanation:
 
 
 class Case:
-    """A refusal, with the current state of its client and its user."""
+    """A refusal, with the current state of its client and its user.
 
-    def __init__(self, refusal: Refusal) -> None:
-        self.refusal = refusal
+    `among`: the IDs of the clients that the reader may know of, unless these are all.
+    """
+
+    def __init__(self, refusal: Refusal, among: Collection[str] | None = None) -> None:
+        self.refusal, self.among = refusal, among
         self.details: dict[str, Any] = json.loads(refusal.details)
         self._facts = {**uncoded.facts_of(self.details), **self.details}
         # A newer version may have stored codes that this one does not know.
@@ -85,6 +90,19 @@ class Case:
     def issuer(self) -> str:
         """The issuer that the client of the refusal knows."""
         return self.settings.issuer_of(self.client) if self.client else self.settings.issuer
+
+    def sees(self, client_id: str) -> bool:
+        """Return whether the reader may know of a client."""
+        return self.among is None or client_id in self.among
+
+    @property
+    def issued_to(self) -> str:
+        """Name the client that a code or a token was issued to."""
+        client_id = self["issued_to"]
+        if not self.sees(client_id):
+            return _ANOTHER
+        owner = clients.find(client_id)
+        return named(owner) if owner else client_id
 
     def update(self, *options: str) -> str | None:
         """Return the command that updates the client with these options."""

@@ -1,7 +1,7 @@
 """Find a stored refusal by its error ID, and explain it by the first check that applies."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sso.explain import (
     agents,
@@ -76,8 +76,9 @@ _CHECKS = (
 )
 
 
-def explain(refusal: Refusal) -> tuple[Case, Explanation]:
-    case = Case(refusal)
+def explain(refusal: Refusal, among: Collection[str] | None = None) -> tuple[Case, Explanation]:
+    """Return a refusal with its explanation. `among`: see `Case`."""
+    case = Case(refusal, among)
     for check in _CHECKS:
         if explanation := check(case):
             return case, explanation

@@ -9,14 +9,13 @@ from sso.explain.case import (
     Explanation,
     command,
     compared,
-    named,
     sentences,
 )
 from sso.flow import scopes
 from sso.flow.refusals import Cause, SubjectFault
 from sso.i18n.message import Message, Quote
 from sso.models import Client, User
-from sso.store import clients, identities, users
+from sso.store import identities, users
 
 _TRY_AGAIN = Message("Try again.")
 _AT_THE_ISSUER = Message("The server that issues the assertions has to correct them.")
@@ -99,12 +98,11 @@ def _no_id_token(case: Case) -> Explanation:
                 Message("Make the application send the id_token that it got at the sign-in."),
             )
         case SubjectFault.ANOTHER_CLIENT:
-            owner = clients.find(case["issued_to"])
             return Explanation(
                 Message(
                     "The %(what)s was issued to %(client)s.",
                     what=Message("identity token"),
-                    client=named(owner) if owner else case["issued_to"],
+                    client=case.issued_to,
                 ),
                 Message("Make the application use the same client_id in all its requests."),
             )

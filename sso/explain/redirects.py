@@ -89,7 +89,8 @@ def _words(comparison: Comparison) -> Message:
 def _fix(
     case: Case, client: Client, name: str, received: str, closest: str | None
 ) -> tuple[Message, str | None]:
-    other = next((owner for owner in clients.every() if received in _all_of(owner, name)), None)
+    others = (owner for owner in clients.every() if case.sees(owner.client_id))
+    other = next((owner for owner in others if received in _all_of(owner, name)), None)
     if other:
         return (
             Message(

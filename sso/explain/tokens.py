@@ -5,12 +5,11 @@ from enum import Enum
 from sso.audit.events import Event
 from sso.config.client_fields import DEVICE_CODE, TOKEN_EXCHANGE
 from sso.config.settings import Settings
-from sso.explain.case import Case, Explanation, command, named, sentences
+from sso.explain.case import Case, Explanation, command, sentences
 from sso.flow import scopes
 from sso.flow.refusals import Cause, Reason
 from sso.i18n import N_
 from sso.i18n.message import Message
-from sso.store import clients
 
 
 def presented(case: Case) -> Explanation | None:
@@ -30,12 +29,11 @@ def presented(case: Case) -> Explanation | None:
     if case.reason == Reason.NOT_A_PARTY:
         return _not_a_party(case)
     if case.reason == Reason.ISSUED_TO_ANOTHER:
-        owner = clients.find(case["issued_to"])
         return Explanation(
             Message(
                 "The %(what)s was issued to %(client)s.",
                 what=kind.value,
-                client=named(owner) if owner else case["issued_to"],
+                client=case.issued_to,
             ),
             Message("Make the application use the same client_id in all its requests."),
         )
@@ -178,11 +176,11 @@ def _session_ended(case: Case) -> Explanation:
 
 def _not_a_party(case: Case) -> Explanation:
     """Explain why a client may not exchange the token of another client."""
-    owner, audience = clients.find(case["issued_to"]), case["audience"]
+    audience = case["audience"]
     cause = Message(
         "The subject token was issued to %(client)s for %(audience)s, and the client acts as no "
         "such API.",
-        client=named(owner) if owner else case["issued_to"],
+        client=case.issued_to,
         audience=audience,
     )
     if case.settings.is_issuer(audience):

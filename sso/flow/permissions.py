@@ -67,19 +67,26 @@ class Rights:
     """What somebody may do in the administration.
 
     `limits`: permissions that hold only for some groups and for their members, each with the names
-    of these groups. A permission is either in `permissions` or in `limits`, so that whatever asks
-    for the former alone refuses those who are limited.
+    of these groups. `applications`: those that hold only for some applications, each with the
+    client IDs. A permission is either in `permissions` or has limits, so that whatever asks for the
+    former alone refuses those who are limited.
     """
 
     permissions: frozenset[Permission] = frozenset()
     limits: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
+    applications: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.permissions or self.limits)
+        return bool(self.permissions or self.limits or self.applications)
+
+    @property
+    def limited(self) -> frozenset[Permission]:
+        """The permissions that hold only for some groups or applications."""
+        return frozenset({*self.limits, *self.applications})
 
     def holds(self, permission: Permission) -> bool:
-        """Return whether there is a permission, if only for some groups."""
-        return permission in self.permissions or permission in self.limits
+        """Return whether there is a permission, if only for some groups or applications."""
+        return permission in self.permissions or permission in self.limited
 
     def over(self, groups: Collection[str]) -> frozenset[Permission]:
         """Return the permissions that hold for a person in these groups."""
@@ -90,9 +97,24 @@ class Rights:
     def covers(self, other: "Rights") -> bool:
         """Return whether these rights include all of somebody else's."""
         return other.permissions <= self.permissions and all(
-            permission in self.permissions or names <= self.limits.get(permission, frozenset())
-            for permission, names in other.limits.items()
+            permission in self.permissions or names <= mine.get(permission, frozenset())
+            for mine, theirs in (
+                (self.limits, other.limits), (self.applications, other.applications)
+            )
+            for permission, names in theirs.items()
+        )  # fmt: skip
+
+    def over_client(self, client_id: str) -> frozenset[Permission]:
+        """Return the permissions that hold for an application."""
+        return self.permissions.union(
+            permission for permission, ids in self.applications.items() if client_id in ids
         )
+
+    def clients_for(self, permission: Permission) -> frozenset[str] | None:
+        """Return the client IDs for which a permission holds; `None` if it has no limit."""
+        if permission in self.permissions:
+            return None
+        return self.applications.get(permission, frozenset())
 
     def limited_to(self, needs: Iterable[Permission]) -> frozenset[str] | None:
         """Return the groups for which one of these permissions holds; `None` if it has no limit."""
@@ -104,12 +126,16 @@ class Rights:
     def joined(self, other: "Rights") -> "Rights":
         """Return these rights and others together."""
         permissions = self.permissions | other.permissions
-        limits = {
-            permission: self.limits.get(permission, frozenset())
-            | other.limits.get(permission, frozenset())
-            for permission in {*self.limits, *other.limits} - permissions
-        }
-        return Rights(permissions, limits)
+        limits, applications = (
+            {
+                permission: mine.get(permission, frozenset()) | theirs.get(permission, frozenset())
+                for permission in {*mine, *theirs} - permissions
+            }
+            for mine, theirs in (
+                (self.limits, other.limits), (self.applications, other.applications)
+            )
+        )  # fmt: skip
+        return Rights(permissions, limits, applications)
 
 
 # An API token may do everything that its scopes say, whatever its owner may do.
@@ -145,7 +171,24 @@ def _permissions(names: Iterable[str]) -> frozenset[Permission]:
 
 PEOPLE = frozenset({Permission.READ_PEOPLE, Permission.SUPPORT_PEOPLE, Permission.WRITE_PEOPLE})
 LIMITABLE = PEOPLE | {Permission.GROUPS}
-MOST_LIMITS = 100  # groups of a role
+LIMITABLE_TO_APPLICATIONS = frozenset({Permission.APPLICATIONS, Permission.AUDIT})
+MOST_LIMITS = 100  # groups or applications of a role
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What limits roles: groups, or applications."""
+
+    noun: str
+    nouns: str
+    example: str
+    limitable: frozenset[Permission]
+
+
+_GROUPS = _Bounds("a group", "groups", "hr-paris=paris, hr-paris=lyon", LIMITABLE)
+_CLIENTS = _Bounds(
+    "a client ID", "applications", "wiki-team=wiki, wiki-team=wiki-test", LIMITABLE_TO_APPLICATIONS
+)
 
 
 @lru_cache(maxsize=8)
@@ -154,38 +197,55 @@ def role_limits(text: str, roles: str) -> Mapping[str, frozenset[str]]:
 
     The text is like `hr-paris=paris, hr-paris=lyon`. `roles`: as `custom_roles` reads them.
     """
+    return _read_limits(text, roles, _GROUPS)
+
+
+@lru_cache(maxsize=8)
+def role_applications(text: str, roles: str) -> Mapping[str, frozenset[str]]:
+    """Read the client IDs that the operator's roles are limited to. Raises `ValueError`.
+
+    The text is like `wiki-team=wiki, wiki-team=wiki-test`. `roles`: as `custom_roles` reads them.
+    """
+    return _read_limits(text, roles, _CLIENTS)
+
+
+def _read_limits(text: str, roles: str, bounds: _Bounds) -> Mapping[str, frozenset[str]]:
     permissions, limits = custom_roles(roles) if roles else {}, dict[str, frozenset[str]]()
     for entry in text.split(","):
-        role, group = _limit(entry.strip(), permissions)
-        limits[role] = limits.get(role, frozenset()) | {group}
+        role, name = _limit(entry.strip(), permissions, bounds)
+        limits[role] = limits.get(role, frozenset()) | {name}
         if len(limits[role]) > MOST_LIMITS:
-            raise ValueError(f"the role {role} has more than {MOST_LIMITS} groups")
+            raise ValueError(f"the role {role} has more than {MOST_LIMITS} {bounds.nouns}")
     for role in limits:
-        if unfit := sorted(permissions[role] - LIMITABLE):
+        if unfit := sorted(permissions[role] - bounds.limitable):
             raise ValueError(
-                f"the role {role} has permissions that cannot be limited to groups: "
+                f"the role {role} has permissions that cannot be limited to {bounds.nouns}: "
                 f"{', '.join(unfit)}; give them in a role of their own. Possible are "
-                f"{', '.join(name for name in Permission if name in LIMITABLE)}"
+                f"{', '.join(name for name in Permission if name in bounds.limitable)}"
             )
     return limits
 
 
-def _limit(entry: str, roles: Iterable[str]) -> tuple[str, str]:
-    """Return the role and the group of an entry; both names may have an equals sign."""
+def _limit(entry: str, roles: Iterable[str], bounds: _Bounds) -> tuple[str, str]:
+    """Return the role and the other name of an entry; both may have an equals sign."""
     for role in sorted(roles, key=len, reverse=True):
-        mark, group = entry[len(role) :].lstrip()[:1], entry[len(role) :].lstrip()[1:].strip()
-        if entry.startswith(role) and mark == "=" and group:
-            return role, group
+        mark, name = entry[len(role) :].lstrip()[:1], entry[len(role) :].lstrip()[1:].strip()
+        if entry.startswith(role) and mark == "=" and name:
+            return role, name
     raise ValueError(
-        f"{entry or 'an entry'} does not name a role of SSO_ADMIN_ROLES and a group; give them "
-        "like this: hr-paris=paris, hr-paris=lyon"
+        f"{entry or 'an entry'} does not name a role of SSO_ADMIN_ROLES and {bounds.noun}; give "
+        f"them like this: {bounds.example}"
     )
 
 
 Needs = tuple[Permission, ...]  # any of these
 
 STAFF = tuple(permission for permission in Permission if permission != Permission.OWN_GROUPS)
-LIMITED_STAFF = tuple(permission for permission in Permission if permission in LIMITABLE)
+LIMITED_STAFF = tuple(
+    permission
+    for permission in Permission
+    if permission in LIMITABLE or permission in LIMITABLE_TO_APPLICATIONS
+)
 READ_PEOPLE: Needs = (Permission.READ_PEOPLE,)
 SUPPORT_PEOPLE: Needs = (Permission.SUPPORT_PEOPLE,)
 WRITE_PEOPLE: Needs = (Permission.WRITE_PEOPLE,)
@@ -285,8 +345,8 @@ SERVICES: Mapping[str, Needs] = {
     ),
 }  # fmt: skip
 
-# The services that ask for which group and person a permission holds, and the permissions that may
-# be limited there. All others refuse those whose permission has limits.
+# The services that ask for which group and person, or for which application, a permission holds,
+# and the permissions that may be limited there. All others refuse those who have limits.
 LIMITED_SERVICES: Mapping[str, Needs] = {
     **dict.fromkeys(
         ("accounts.create", "accounts.update", "accounts.disable", "accounts.enable",
@@ -301,4 +361,10 @@ LIMITED_SERVICES: Mapping[str, Needs] = {
         CHANGE_PEOPLE,
     ),
     **dict.fromkeys(("group_editing.change", "group_owners.remove_member"), GROUPS),
+    **dict.fromkeys(
+        ("clients.change", "clients.rotate_secret", "clients.limit_secret",
+         "clients.end_old_secret", "clients.disable", "clients.enable",
+         "provisioning.set_token", "provisioning.ping", "provisioning.retry"),
+        APPLICATIONS,
+    ),
 }  # fmt: skip

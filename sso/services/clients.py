@@ -30,6 +30,7 @@ from sso.services import (
     own_apis,
     provisioning,
     proxied_clients,
+    roles,
     saml_checks,
     signing_keys,
 )
@@ -177,6 +178,8 @@ def change(
     The logo `NO_IMAGE` removes the logo. `expected`: fields of `described`, as they were shown to
     the operator. Raises `LookupError`, `Invalid` and `Changed`.
     """
+    roles.require_reach_client(actor, client_id)
+    roles.require_fields_of_managers(actor, {*fields, *(lists or {})})
     edits = [(lists or {}).get(name, ListEdit()) for name in apis.FIELDS_OF_CLIENT]
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
@@ -192,6 +195,7 @@ def change(
     differences.require_unchanged(expected, before)
     provisioning.require_may_call(actor, fields.get("scim_url"), client.scim_url)
     changes, notes = _alter(client, before, fields, lists, (secret, secret_hash))
+    roles.require_fields_of_managers(actor, changes)
     if "secret" in changes and secret_hash is not None:
         secret_hashes.add(client_id, secret_hash)
     clients.replace_logo(client_id, fields.get("logo"))
@@ -300,6 +304,7 @@ def rotate_secret(
 
     `ends_at`: when the new one ends. Raises `LookupError` and `Invalid`.
     """
+    roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
@@ -318,6 +323,7 @@ def rotate_secret(
 @audit.acting
 def limit_secret(actor: Actor, client_id: str, ends_at: str) -> Client:
     """Set when the secret of a client ends; "" removes the end. Raises `LookupError`, `Invalid`."""
+    roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
@@ -342,6 +348,7 @@ def limit_secret(actor: Actor, client_id: str, ends_at: str) -> Client:
 @audit.acting
 def end_old_secret(actor: Actor, client_id: str) -> Client:
     """End the secret before the last rotation, which was kept. Raises `LookupError`, `Invalid`."""
+    roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
     if client.old_secret_ends_at is None:
         raise Invalid([_NO_OLD_SECRET])
@@ -356,6 +363,7 @@ def disable(actor: Actor, client_id: str) -> Client:
 
     No request accepts them from now on. Those that are many are ended by the worker.
     """
+    roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
     clients.set_disabled(client, True)
     db.session.flush()
@@ -376,6 +384,7 @@ def lock_all(client_ids: Iterable[str]) -> None:
 @audit.acting
 def enable(actor: Actor, client_id: str) -> Client:
     """Enable a client again; its ended grants stay ended. Raises `LookupError` and `Invalid`."""
+    roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     _require_ended(client_id)

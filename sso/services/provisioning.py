@@ -120,6 +120,7 @@ def set_token(actor: Actor, client_id: str, token: str | None) -> None:
 
     Raises `LookupError`, `Invalid` and, as all of these, `NotAllowed` if the helpdesk asks.
     """
+    roles.require_reach_client(actor, client_id)
     if stored.find(client_id) is None:
         raise LookupError(client_id)
     sealed = None
@@ -149,6 +150,7 @@ def ping(actor: Actor, client: Client) -> str | None:
     It takes as long as the receiver does, up to 8 seconds: end the transaction before. Raises
     `LookupError`, and `Invalid` without the secret key of its token.
     """
+    roles.require_reach_client(actor, client.client_id)
     receiver = stored.find(client.client_id)
     if receiver is None or client.scim_url is None:
         raise LookupError(client.client_id)
@@ -172,6 +174,7 @@ def retry(actor: Actor, resource_id: UUID) -> ScimResource:
     resource = stored.lock_resource(resource_id)
     if resource is None:
         raise LookupError(resource_id)
+    roles.require_reach_client(actor, resource.client_id)
     stored.mark_resource_again(resource)
     stored.change(resource.client_id, retry_at=None)
     about = _about(resource)

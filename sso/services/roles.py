@@ -5,10 +5,12 @@ from uuid import UUID
 
 from sso import audit, context
 from sso.audit import Actor
+from sso.config.client_fields import OF_MANAGERS
 from sso.errors import NotAllowed
 from sso.flow import permissions
 from sso.flow.permissions import PEOPLE, Permission, Rights, lacking
 from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.models import User
 from sso.process.program import COMMAND
 from sso.store import users
@@ -21,6 +23,8 @@ _MORE = N_(
     "you have."
 )
 _OUTSIDE = N_("You can manage only your groups and their members.")
+_OTHER_APPLICATION = N_("You can manage only your applications.")
+_OTHER_FIELDS = N_("Only those who manage all applications can change this: %(names)s")
 _GROWING = N_(
     "You can add only people whom you manage already to a group whose members you manage."
 )
@@ -41,11 +45,14 @@ def role_of(groups: Collection[str]) -> str | None:
 
 def rights_of(groups: Collection[str]) -> Rights:
     """Return what membership in these groups gives in the administration."""
-    role, custom, limits = role_of(groups), _custom_roles(), _limits()
+    role, custom, limits, applications = role_of(groups), _custom_roles(), _limits(), _clients()
     rights = Rights(permissions.ROLES[role] if role else frozenset())
     for group in groups:
         if group in limits:
             rights = rights.joined(Rights(limits=dict.fromkeys(custom[group], limits[group])))
+        elif group in applications:
+            bounds = dict.fromkeys(custom[group], applications[group])
+            rights = rights.joined(Rights(applications=bounds))
         elif group in custom:
             rights = rights.joined(Rights(custom[group]))
     return rights
@@ -60,6 +67,12 @@ def _limits() -> Mapping[str, frozenset[str]]:
     settings = context.settings()
     text, roles = settings.admin_role_groups, settings.admin_roles
     return permissions.role_limits(text, roles or "") if text else {}
+
+
+def _clients() -> Mapping[str, frozenset[str]]:
+    settings = context.settings()
+    text, roles = settings.admin_role_applications, settings.admin_roles
+    return permissions.role_applications(text, roles or "") if text else {}
 
 
 def limits_people(group: str) -> bool:
@@ -87,6 +100,25 @@ def require(actor: Actor, permission: Permission) -> None:
     """Raise `NotAllowed` if the actor lacks a permission, for a part of what a service does."""
     if not actor.may(permission):
         raise NotAllowed(lacking([permission]))
+
+
+def require_reach_client(actor: Actor, client_id: str) -> None:
+    """Raise `NotAllowed` unless what the service needs holds for this application."""
+    if actor.permissions is not None and actor.rights.over_client(client_id).isdisjoint(
+        actor.needs
+    ):
+        raise NotAllowed(_OTHER_APPLICATION)
+
+
+def require_fields_of_managers(actor: Actor, names: Collection[str]) -> None:
+    """Raise `NotAllowed` if only those who manage all applications may change such fields.
+
+    The application would get more than it has, or less would be asked of its users.
+    """
+    if actor.permissions is None or actor.may(Permission.APPLICATIONS):
+        return
+    if others := sorted({*names} - OF_MANAGERS):
+        raise NotAllowed(Message(_OTHER_FIELDS, names=", ".join(others)))
 
 
 def require_reach(actor: Actor, user: User) -> None:

@@ -435,9 +435,9 @@ def selected(*, is_disabled: bool | None = None, is_agent: bool | None = None) -
     return statement
 
 
-def having(text: str) -> list[Client]:
+def having(text: str, among: Iterable[str] | None = None) -> list[Client]:
     """Return the clients with this text in their names, IDs or URLs, by name. Case does not matter.
-    Without a text, all of them.
+    Without a text, all of them. `among`: only those with these IDs.
 
     It reads all clients: few servers have more than some hundreds.
     """
@@ -449,5 +449,6 @@ def having(text: str) -> list[Client]:
         return any(part in name.casefold() for name in (client.name, client.client_id, *urls))
 
     return sorted(
-        filter(has, every()), key=lambda client: (client.name.casefold(), client.client_id)
+        filter(has, every() if among is None else with_ids(among)),
+        key=lambda client: (client.name.casefold(), client.client_id),
     )

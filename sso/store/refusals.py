@@ -5,7 +5,7 @@ refused is looked up after the refusal.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -98,10 +98,10 @@ def find(request_id: str, *, by_beginning: bool = False, limit: int) -> Sequence
 NEWEST_FIRST = Order((Refusal.at, Refusal.id), is_descending=True)
 
 
-def of(client_id: str | None) -> Select[Refusal]:
-    """Select the refusals of a client, or all, to be ordered by `NEWEST_FIRST`."""
+def of(client_ids: Collection[str] | None) -> Select[Refusal]:
+    """Select the refusals of these clients, or all, to be ordered by `NEWEST_FIRST`."""
     statement = select(Refusal)
-    return statement if client_id is None else statement.where(Refusal.client_id == client_id)
+    return statement if client_ids is None else statement.where(Refusal.client_id.in_(client_ids))
 
 
 def newest(*, client_id: str | None, limit: int) -> Sequence[Refusal]:

@@ -65,8 +65,8 @@ class Route:
     to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
     request. `guessing`, `flooding`: the limits of tries, for each account or client. `needs`: the
     permissions of which one opens an admin page. `limited`: those of them that open it also where
-    they hold only for some groups, since the page asks for which. `issuers`: of an address of
-    earlier servers, the issuers that it is of (see `config.issuers`).
+    they hold only for some groups or applications, since the page asks for which. `issuers`: of an
+    address of earlier servers, the issuers that it is of (see `config.issuers`).
     """
 
     path: str
@@ -212,8 +212,7 @@ def may_open(name: str, rights: Rights) -> bool:
     """Return whether these rights open an admin page, given by its name."""
     route = _table().admin_pages[name]
     return not (
-        rights.permissions.isdisjoint(route.needs)
-        and rights.limits.keys().isdisjoint(route.limited)
+        rights.permissions.isdisjoint(route.needs) and rights.limited.isdisjoint(route.limited)
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from sso.audit import Actor
-from sso.config.settings import checked_roles
+from sso.config import role_settings
 from sso.errors import NotAllowed
 from sso.extensions import db
 from sso.flow.permissions import Permission, custom_roles
@@ -89,7 +89,7 @@ def test_what_groups_give(app: Flask) -> None:
 )
 def test_what_the_setting_may_not_be(text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        checked_roles(text)
+        role_settings.checked(text)
 
 
 def test_names_of_groups_in_the_setting() -> None:

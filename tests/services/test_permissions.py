@@ -16,6 +16,7 @@ from sso.flow.permissions import (
     ADMIN,
     HELPDESK,
     LIMITABLE,
+    LIMITABLE_TO_APPLICATIONS,
     LIMITED_SERVICES,
     MEANINGS,
     ROLES,
@@ -79,6 +80,8 @@ def test_who_may_call_it_with_a_limit(name: str) -> None:
         is_allowed = not SERVICES[name] or permission in LIMITED_SERVICES.get(name, ())
         limits = {permission: frozenset({"paris"})}
         actor = Actor("olga", permissions=frozenset(), limits=limits)
+        if permission in LIMITABLE_TO_APPLICATIONS:
+            actor = Actor("olga", permissions=frozenset(), applications=limits)
         with pytest.raises((TypeError, NotAllowed)) as error:
             USE_CASES[name](actor, no_such_argument=True)
         assert error.type is (TypeError if is_allowed else NotAllowed), permission
@@ -87,7 +90,7 @@ def test_who_may_call_it_with_a_limit(name: str) -> None:
 def test_what_may_be_limited() -> None:
     assert LIMITED_SERVICES.keys() <= SERVICES.keys()
     for name, limited in LIMITED_SERVICES.items():
-        assert LIMITABLE.issuperset(limited)
+        assert LIMITABLE.issuperset(limited) or LIMITABLE_TO_APPLICATIONS.issuperset(limited)
         assert set(limited) <= set(SERVICES[name]), name
 
 

@@ -97,4 +97,10 @@ def staff_of(app: Flask, *groups: str) -> Actor:
     user = make_user(app, f"{'-'.join(groups)}@staff.example", groups=list(groups))
     with app.app_context():
         rights = roles.rights_of(user.groups)
-    return Actor(user.email, user_id=user.id, permissions=rights.permissions, limits=rights.limits)
+    return Actor(
+        user.email,
+        user_id=user.id,
+        permissions=rights.permissions,
+        limits=rights.limits,
+        applications=rights.applications,
+    )

@@ -44,8 +44,12 @@ class Staff:
         return permission in self.rights.permissions
 
     def holds(self, permission: Permission) -> bool:
-        """Return whether the visitor has a permission, if only for some groups."""
+        """Return whether the visitor has a permission, if only for some groups or applications."""
         return self.rights.holds(permission)
+
+    def manages(self, client_id: str) -> bool:
+        """Return whether the visitor may see and change an application."""
+        return Permission.APPLICATIONS in self.rights.over_client(client_id)
 
     def may_open(self, name: str) -> bool:
         """Return whether this visitor may open an admin page, given by its name."""
@@ -59,8 +63,14 @@ class Staff:
     def actor(self) -> Actor:
         """Return the actor for services."""
         user = self.user
-        permissions, limits = self.rights.permissions, self.rights.limits
-        return Actor(user.email, user_id=user.id, permissions=permissions, limits=limits)
+        rights = self.rights
+        return Actor(
+            user.email,
+            user_id=user.id,
+            permissions=rights.permissions,
+            limits=rights.limits,
+            applications=rights.applications,
+        )
 
 
 def init_app(app: Flask) -> None:

@@ -320,9 +320,13 @@ def person(name: str = "id") -> User:
 
 
 def application(name: str = "id") -> Client:
-    """Return the client in the URL; end the view with 404 if there is none."""
+    """Return the client in the URL; end the view with 404 if there is none, or if the visitor does
+    not manage it.
+    """
     client_id = request.args.get(name, "")
     is_clean = client_id.isascii() and client_id.isprintable()
+    if not access.staff().manages(client_id):
+        abort(404)
     return (clients.find(client_id) if is_clean else None) or abort(404)
 
 

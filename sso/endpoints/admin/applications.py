@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor
 from sso.config import images
-from sso.config.client_fields import FIELDS
+from sso.config.client_fields import FIELDS, OF_MANAGERS
 from sso.config.fields import Kind
 from sso.endpoints import page
 from sso.endpoints.admin import access, admin_page, provisioning, troubleshooting
@@ -26,7 +26,8 @@ from sso.endpoints.admin.client_form import (
     of_service,
 )
 from sso.endpoints.admin.forms import EndForm, LogoForm, PresetForm, RotationForm, lines
-from sso.flow import moments
+from sso.flow import moments, permissions
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
@@ -90,6 +91,7 @@ APPLICATION = Resource(
             done=N_("The application was deleted."),
             run=lambda actor, client: clients.delete(actor, client.client_id),
             ends=(*_ENDS, N_("What people have allowed it"), N_("Its client ID and secret")),
+            needs=permissions.APPLICATIONS,
             is_danger=True,
             is_removal=True,
         ),
@@ -116,6 +118,7 @@ def application() -> Response:
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         summary=provisioning.summary(client),
         work=_work(client.client_id),
+        may_preview=troubleshooting.may_preview(),
         buttons=APPLICATION.buttons(client, "application_act"),
     )
 
@@ -189,14 +192,15 @@ def _key_name(key: Mapping[str, Any]) -> str:
     return f"{name}: {key['kid']}" if key.get("kid") else name
 
 
-def _links(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each API of a client, with its scopes, and the URL of its page."""
+def _links(entries: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield each API of a client, with its scopes, and the URL of its page if it opens."""
+    has_page = access.staff().may_open("api")
     rows = apis.with_identifiers([api_entry(entry)[0] for entry in entries])
     for entry in entries:
         identifier, names = api_entry(entry)
         if row := rows.get(identifier):
             text = row.name if names is None else f"{row.name}: {', '.join(names)}"
-            yield text, admin_page.url("api", id=row.api_id)
+            yield text, admin_page.url("api", id=row.api_id) if has_page else None
 
 
 def act() -> Response:
@@ -301,11 +305,17 @@ def edit() -> Response:
     """Edit a registration."""
     return APPLICATION.edit(
         "admin/application_edit.html",
-        form_of=ClientForm,
-        described=client_values,
+        form_of=_form_of,
+        described=lambda client: client_values(client, _form_of(client).names),
         save=_save,
-        apis=apis.every()[:_MOST_LISTED],
+        apis=apis.every()[:_MOST_LISTED] if access.staff().may_open("apis") else (),
     )
+
+
+def _form_of(client: Client) -> ClientForm:
+    """Return the form of a client, with the fields that the visitor may change."""
+    is_whole = access.staff().may(Permission.APPLICATIONS)
+    return ClientForm(client, None if is_whole else OF_MANAGERS)
 
 
 def _save(actor: Actor, client: Client, changes: Differences, expected: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The list of applications: filter, sort, export, and disable or enable several at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +8,12 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.config.client_fields import AUTHORIZATION_CODE, DEVICE_CODE
-from sso.endpoints.admin import admin_page, exports
+from sso.endpoints.admin import access, admin_page, exports
 from sso.endpoints.admin.admin_page import Total
 from sso.endpoints.admin.applications import APPLICATION
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.several import Several
+from sso.flow.permissions import Permission
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Client
@@ -51,6 +52,13 @@ def kind_of(client: Client) -> str:
     return "public" if client.is_public else "web"
 
 
+def _chosen(ids: Iterable[str]) -> list[Client]:
+    """Return the clients with these IDs that the visitor manages."""
+    staff = access.staff()
+    clean = [text for text in ids if text.isascii() and text.isprintable()]
+    return [client for client in clients.with_ids(clean) if staff.manages(client.client_id)]
+
+
 def _by_label(client: Client) -> tuple[str, str]:
     return agent_identity.label_of(client).casefold(), client.client_id
 
@@ -59,9 +67,7 @@ _SEVERAL = Several(
     resource=APPLICATION,
     tasks=("disable", "enable"),
     name="application",
-    find=lambda ids: clients.with_ids(
-        text for text in ids if text.isascii() and text.isprintable()
-    ),
+    find=_chosen,
     line=lambda client: (
         client.client_id,
         agent_identity.label_of(client),
@@ -71,6 +77,11 @@ _SEVERAL = Several(
     count=N_("Applications that this applies to: %(count)s"),
     lock=lock_all,
 )
+
+
+def _managed() -> frozenset[str] | None:
+    """Return the IDs of the clients that the visitor manages; `None` if these are all."""
+    return access.staff().rights.clients_for(Permission.APPLICATIONS)
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,8 @@ class Filters:
     @property
     def is_by_columns(self) -> bool:
         """Whether the table's columns decide, so that a page is read by itself."""
-        return not (self.text or self.group or self.sort) and self.kind in ("", _AGENT)
+        is_whole = _managed() is None
+        return is_whole and not (self.text or self.group or self.sort) and self.kind in ("", _AGENT)
 
     def page(self) -> tuple[Sequence[Client], dict[str, Any], Total]:
         """Return the page that the URL names, the URLs of its neighbours, and the total."""
@@ -127,7 +139,7 @@ class Filters:
     def _matching(self) -> list[Client]:
         matching = [
             client
-            for client in clients.having(self.text)
+            for client in clients.having(self.text, _managed())
             if (not self.kind or kind_of(client) == self.kind)
             and (not self.state or (client.disabled_at is not None) == (self.state == _DISABLED))
             and (not self.group or self.group in client.named_groups)

@@ -18,6 +18,7 @@ from sso.audit.event_families import FAMILIES, Family
 from sso.audit.events import Event
 from sso.endpoints.admin import access, admin_page, exports
 from sso.extensions import db
+from sso.flow.permissions import Permission
 from sso.models import AuditEvent
 from sso.process.program import COMMAND
 from sso.services import agent_identity
@@ -153,14 +154,51 @@ class Filters:
         """Return the queries, which together select the events, and whether older ones are left
         out. Deleted users are found by id.
         """
+        if (managed := _managed()) is not None:
+            return self._of_clients(managed)
+        user_id = _only(users.matching(self.who), "id", self.who) if self.who else None
+        client_id = (
+            _only(clients.matching(self.client), "client_id", self.client) if self.client else None
+        )
+        statement, is_bounded = self._statement(user_id, client_id)
+        if self.family and not self.actor and not self.who and not self.client:
+            # An index serves each name, but not all of them together.
+            return [statement.where(AuditEvent.name == name) for name in self.family.events], False
+        if self.family:
+            statement = statement.where(AuditEvent.name.in_(self.family.events))
+        return [statement], is_bounded
+
+    def _of_clients(self, managed: Iterable[str]) -> tuple[list[Select[AuditEvent]], bool]:
+        """Return a query for each of these applications, which an index serves.
+
+        Names are compared with theirs alone, and people are found by their whole email or ID: a
+        part of one would tell whether there are others.
+        """
+        user = users.find_by_email(self.who) if self.who else None
+        user_id = str(user.id) if user else self.who or None
+        names = agent_identity.labels({*managed}) if self.client else {}
+        chosen = [
+            client_id
+            for client_id in sorted(managed)
+            if self.client in ("", client_id, names.get(client_id))
+        ]
+        parts = [self._statement(user_id, client_id) for client_id in chosen]
+        statements = [statement for statement, _ in parts]
+        if self.family:
+            of_family = AuditEvent.name.in_(self.family.events)
+            statements = [statement.where(of_family) for statement in statements]
+        return statements, any(is_bounded for _, is_bounded in parts)
+
+    def _statement(
+        self, user_id: str | None, client_id: str | None
+    ) -> tuple[Select[AuditEvent], bool]:
+        """Return the query for the events of a user and a client, and whether it leaves out older
+        ones.
+        """
         until, is_bounded = _day(self.until), False
         statement = rows.matching(
-            user_id=_only(users.matching(self.who), "id", self.who) if self.who else None,
-            client_id=(
-                _only(clients.matching(self.client), "client_id", self.client)
-                if self.client
-                else None
-            ),
+            user_id=user_id,
+            client_id=client_id,
             names=[self.event] if self.event and not self.family else (),
             since=_day(self.since),
             until=until + timedelta(days=1) if until else None,
@@ -169,12 +207,12 @@ class Filters:
             user = users.find_by_email(self.actor)
             statement, is_bounded = rows.bounded(statement, _SEARCHED)
             statement = statement.where(rows.acted_by(self.actor, user.id if user else None))
-        if self.family and not self.actor and not self.who and not self.client:
-            # An index serves each name, but not all of them together.
-            return [statement.where(AuditEvent.name == name) for name in self.family.events], False
-        if self.family:
-            statement = statement.where(AuditEvent.name.in_(self.family.events))
-        return [statement], is_bounded
+        return statement, is_bounded
+
+
+def _managed() -> frozenset[str] | None:
+    """Return the IDs of the clients whose events the visitor may read; `None` if all events."""
+    return access.staff().rights.clients_for(Permission.AUDIT)
 
 
 def audit_trail() -> Response:
@@ -193,7 +231,7 @@ def audit_trail() -> Response:
         "audit",
         events=views(events.rows),
         pages=admin_page.neighbours(events, "page", _LIVE),
-        total=None if reloads or len(statements) > 1 else admin_page.total(_NEWEST, statements[0]),
+        total=None if reloads or len(statements) != 1 else admin_page.total(_NEWEST, statements[0]),
         is_bounded=is_bounded,
         searched=_SEARCHED,
         given=filters,
@@ -232,7 +270,9 @@ def _reloads() -> int:
 
 def event() -> Response:
     """Show one event with all that is recorded about it."""
-    row = rows.find(admin_page.uuid()) or abort(404)
+    row, managed = rows.find(admin_page.uuid()), _managed()
+    if row is None or not (managed is None or row.client_id in managed):
+        abort(404)
     recorded = json.loads(row.fields)
     changes = recorded.pop(_CHANGES, None)
     return admin_page.render(

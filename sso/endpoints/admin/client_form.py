@@ -1,7 +1,7 @@
 """The form of a client: every field of `client_fields` that has an input, in foldable panels."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask_babel import lazy_gettext
@@ -38,22 +38,38 @@ class Panel(NamedTuple):
 class ClientForm(EditForm):
     """A registration, with the fields of `client_fields` that have an input."""
 
-    def __init__(self, client: Client | None = None) -> None:
-        """Make the form of a client, which `show` fills in, or of a new one."""
+    def __init__(self, client: Client | None = None, only: Container[str] | None = None) -> None:
+        """Make the form of a client, which `show` fills in, or of a new one.
+
+        `only`: the names of its fields, unless it has all.
+        """
         super().__init__()
+        self._entries = [entry for entry in _FIELDS if only is None or entry[0].name in only]
+        for name in {field.name for field, _ in _FIELDS} - self.names:
+            del self[name]
         method = FIELDS["token_endpoint_auth_method"]
-        titles = {name: method.titles[name] for name in _methods(client)}
-        self[method.name].choices = choices(titles)
+        if method.name in self:
+            titles = {name: method.titles[name] for name in _methods(client)}
+            self[method.name].choices = choices(titles)
         if client is None and not self.is_submitted():
             self.fill({**_NOTHING, "require_pkce": True})
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the client's fields that the form has."""
+        return {field.name for field, _ in self._entries}
+
     def panels(self) -> Iterator[Panel]:
-        """Yield the parts of the form; the first has no title."""
+        """Yield the parts of the form that have fields; the first has no title."""
         values = self.read()
         for title in ("", *PANELS):
             inputs = [
-                (self[field.name], field, about) for field, about in _FIELDS if about.panel == title
+                (self[field.name], field, about)
+                for field, about in self._entries
+                if about.panel == title
             ]
+            if not inputs:
+                continue
             is_open = any(
                 entry.errors or values[field.name] != _NOTHING[field.name]
                 for entry, field, _ in inputs
@@ -72,7 +88,7 @@ class ClientForm(EditForm):
 
     def read(self) -> dict[str, Any]:
         """Return the values of the fields, by name; a key set as text."""
-        return {field.name: _value(field, self[field.name].data) for field, _ in _FIELDS}
+        return {field.name: _value(field, self[field.name].data) for field, _ in self._entries}
 
     def shown_values(self) -> dict[str, Any] | None:
         values = super().shown_values()
@@ -183,11 +199,14 @@ _USUAL = {field.name: field.default for field, _ in _FIELDS}
 _NOTHING = {field.name: _shown(field, field.default) for field, _ in _FIELDS}
 
 
-def client_values(client: Client) -> dict[str, Any]:
-    """Return the values of a client for the fields of the form."""
+def client_values(client: Client, names: Container[str] = FIELDS) -> dict[str, Any]:
+    """Return the values of a client for the fields of the form that have these names."""
     described = clients.described(client)
-    return {field.name: _shown(field, described.get(field.name, default))
-            for (field, _), default in zip(_FIELDS, _USUAL.values(), strict=True)}  # fmt: skip
+    return {
+        name: _shown(FIELDS[name], described.get(name, default))
+        for name, default in _USUAL.items()
+        if name in names
+    }
 
 
 def of_service(values: Mapping[str, Any]) -> dict[str, Any]:

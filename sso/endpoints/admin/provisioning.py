@@ -70,7 +70,8 @@ PERSON = Resource[ScimResource](
 
 def _resource(resource_id: UUID) -> ScimResource:
     resource = stored.find_resource(resource_id)
-    return resource if resource and may_see_people() else abort(404)
+    is_visible = resource and may_see_people() and access.staff().manages(resource.client_id)
+    return resource if resource and is_visible else abort(404)
 
 
 def may_see_people() -> bool:

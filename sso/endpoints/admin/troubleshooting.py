@@ -4,18 +4,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from flask import request
+from flask import abort, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.endpoints.admin import admin_page, exports
+from sso.endpoints.admin import access, admin_page, exports
 from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
 from sso.flow import resources, scopes
+from sso.flow.permissions import Permission
 from sso.flow.token_claims import Missing, Reason
 from sso.i18n import N_
-from sso.models import Client, User
+from sso.models import Client, Refusal, User
 from sso.services import preview as previews
 from sso.services.preview import Stop
 from sso.store import refusals, users
@@ -43,9 +44,25 @@ REASONS = {
 Explained = tuple[Case, Explanation]
 
 
-def newest(client_id: str | None, limit: int) -> list[Explained]:
-    """Return the latest refusals, of one client or of all, with explanations."""
-    return [explain(refusal) for refusal in refusals.newest(client_id=client_id, limit=limit)]
+def newest(client_id: str, limit: int) -> list[Explained]:
+    """Return the latest refusals of a client, with explanations."""
+    return _explained(refusals.newest(client_id=client_id, limit=limit))
+
+
+def _explained(rows: Iterable[Refusal]) -> list[Explained]:
+    """Explain refusals without telling of applications that the visitor does not manage."""
+    managed = _managed()
+    return [explain(refusal, managed) for refusal in rows]
+
+
+def _managed() -> frozenset[str] | None:
+    """Return the IDs of the clients that the visitor manages; `None` if these are all."""
+    return access.staff().rights.clients_for(Permission.APPLICATIONS)
+
+
+def _ids(client: Client | None) -> frozenset[str] | None:
+    """Return the IDs of the clients whose refusals are asked for; `None` if all are."""
+    return frozenset({client.client_id}) if client else _managed()
 
 
 def _client() -> Client | None:
@@ -61,14 +78,20 @@ def refused() -> Response:
     text, client = admin_page.searched(), _client()
     client_id = client and client.client_id
     sort = admin_page.choice("sort", ORDERS)
-    order, statement = ORDERS[sort][1], refusals.of(client_id)
+    order, statement = ORDERS[sort][1], refusals.of(_ids(client))
     pages: dict[str, Any] = {}
+    rows: Iterable[Refusal]
     if text:
-        rows = explaining.find_refusals(text)
+        managed = _managed()
+        rows = [
+            refusal
+            for refusal in explaining.find_refusals(text)
+            if managed is None or refusal.client_id in managed
+        ]
     else:
         listed = order.page(statement, admin_page.cursor(order))
         rows, pages = listed.rows, admin_page.neighbours(listed)
-    explained = [explain(refusal) for refusal in rows]
+    explained = _explained(rows)
     return admin_page.render(
         "admin/refusals.html",
         "refusals",
@@ -93,7 +116,7 @@ def export_refusals() -> Response:
     """Export the refusals of a client, or all, as CSV."""
     client = _client()
     order = ORDERS[admin_page.choice("sort", ORDERS)][1]
-    rows = exports.rows(order, refusals.of(client and client.client_id))
+    rows = exports.rows(order, refusals.of(_ids(client)))
     return exports.send_table(
         "refusals",
         _EXPORTED,
@@ -105,9 +128,17 @@ def export_refusals() -> Response:
     )  # fmt: skip
 
 
+def may_preview() -> bool:
+    """Return whether the visitor may see what applications get of people."""
+    staff = access.staff()
+    return staff.may(Permission.APPLICATIONS) or staff.holds(Permission.READ_PEOPLE)
+
+
 def preview() -> Response:
     """Show the claims that an application would receive about a user. Nothing is stored."""
     client, identifier = admin_page.application(), admin_page.searched("who")
+    if not may_preview():
+        abort(404)
     scope, resource = admin_page.searched("scope") or None, admin_page.searched("resource") or None
     user, result = _person(identifier), None
     if user:
@@ -160,7 +191,15 @@ def _readable(names: Iterable[str]) -> str:
 
 
 def _person(identifier: str) -> User | None:
+    """Return the user with this ID or email; none whom the visitor must not see.
+
+    Those who manage only some applications see only people for whom they have a permission.
+    """
     try:
-        return users.find(UUID(identifier))
+        user = users.find(UUID(identifier))
     except ValueError:
-        return users.find_by_email(identifier)
+        user = users.find_by_email(identifier)
+    staff = access.staff()
+    if user is None or staff.may(Permission.APPLICATIONS):
+        return user
+    return user if Permission.READ_PEOPLE in staff.rights.over(user.groups) else None
