@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sso import audit, clock, context
 from sso.audit.events import Event
@@ -30,30 +30,47 @@ from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 
 PURGE_BATCH = 200  # rows deleted in one transaction
+MOST_STAYING = 50_000  # rows of a table that one purge of the worker examines in vain
 # Between two batches others have the database to themselves for twice as long as the batch took:
 # SQLite has one writer at a time. Seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
 
+Places = dict[int, Any]
+"""The row that the next purge begins after, by the position of the rule; see `Piecewise`."""
+
+
 def batches(
-    size: int = PURGE_BATCH, expiries: Sequence[expired.Expiry] = expired.EXPIRIES
+    size: int = PURGE_BATCH,
+    expiries: Sequence[expired.Expiry] = expired.EXPIRIES,
+    places: Places | None = None,
 ) -> Iterator[tuple[str, int]]:
     """Delete expired rows in batches; yield the table and the number of rows after each commit.
 
     It pauses before the next batch. It can be stopped at any point: a new purge finds the rest.
+    With `places`, it ends at `MOST_STAYING` rows that stay, and notes where.
     """
-    for expiry in expiries:
-        last = None
+    for number, expiry in enumerate(expiries):
+        is_in_parts = places is not None and expiry.many_stay
+        last, stayed = (_place(expiry, number, places or {}) if is_in_parts else None), 0
         while True:
             began = time.monotonic()
-            last, deleted = expired.delete_batch(expiry, last, size)
+            batch = expired.delete_batch(expiry, last, size)
             db.session.commit()
             took = time.monotonic() - began
-            yield expiry.name, deleted
-            if deleted:
+            last, stayed = batch.last, stayed + batch.stayed
+            if is_in_parts and places is not None:
+                places[number] = last
+            yield expiry.name, batch.deleted
+            if batch.deleted:
                 time.sleep(min(max(2 * took, SHORTEST_PAUSE), LONGEST_PAUSE))
-            if last is None:
+            if last is None or (is_in_parts and stayed >= MOST_STAYING):
                 break
+
+
+def _place(expiry: expired.Expiry, number: int, places: Places) -> Any:
+    """Return the row to begin after: where the purge before ended, or at first, somewhere."""
+    return places[number] if number in places else expired.somewhere(expiry, MOST_STAYING)
 
 
 def purge(size: int = PURGE_BATCH, report: Callable[[int], None] | None = None) -> dict[str, int]:
@@ -69,21 +86,27 @@ def purge(size: int = PURGE_BATCH, report: Callable[[int], None] | None = None) 
 class Piecewise:
     """A purge for the worker: each call deletes one batch and returns the number of rows.
 
-    It returns 0 at the end of the purge; the next call begins a new one.
+    It returns 0 at the end of the purge; the next call begins a new one. Of a table most of whose
+    rows stay, such as grants in use, each purge examines a part, and the next one goes on from
+    there: what a purge costs does not grow with the table.
     """
 
     def __init__(self, expiries: Sequence[expired.Expiry] = expired.EXPIRIES) -> None:
         self._expiries = expiries
         self._batches: Iterator[tuple[str, int]] | None = None
+        self._places: Places = {}
 
     def __call__(self) -> int:
         # A batch that raises ends its purge: the next call begins a new one.
-        purge, self._batches = self._batches or batches(expiries=self._expiries), None
+        purge, self._batches = self._batches or self._begun(), None
         for _, deleted in purge:
             if deleted:
                 self._batches = purge
                 return deleted
         return 0
+
+    def _begun(self) -> Iterator[tuple[str, int]]:
+        return batches(expiries=self._expiries, places=self._places)
 
 
 REENCRYPTION_BATCH = 100

@@ -1,5 +1,6 @@
 """Delete expired rows that nobody can ask about any more, a bounded number at a time."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -53,7 +54,8 @@ class Expiry:
     """The rule by which rows may be deleted: `keep` after the moment in `column`, if `condition`
     holds.
 
-    `column` has an index, and has a value in every row that is ever deleted.
+    `column` has an index, and has a value in every row that is ever deleted. `many_stay`: most rows
+    stay for long after that moment, because of others; the worker examines a part of them at once.
     """
 
     table: type[Base]
@@ -61,6 +63,7 @@ class Expiry:
     keep: timedelta = KEEP
     condition: Callable[[datetime], ColumnElement[bool]] = lambda _: true()
     among: ColumnElement[bool] | None = None
+    many_stay: bool = False
 
     @property
     def name(self) -> str:
@@ -68,10 +71,29 @@ class Expiry:
 
 
 class Batch(NamedTuple):
-    """The last row that a batch examined (`None` at the end), and the number of deleted rows."""
+    """The last row that a batch examined (`None` at the end), and the number of deleted rows.
+
+    `stayed`: how many rows were examined and stay, about.
+    """
 
     last: tuple[Any, Any] | None
     deleted: int
+    stayed: int = 0
+
+
+def somewhere(expiry: Expiry, most: int) -> tuple[Any, Any] | None:
+    """Return a candidate at random to begin after; `None`, for the oldest, if there are few.
+
+    So a worker that is started again and again gets to all rows nevertheless.
+    """
+    key = inspect(expiry.table).primary_key[0]
+    candidates = select(expiry.column, key).order_by(expiry.column, key)
+    oldest = db.session.scalar(candidates.limit(1))
+    if oldest is None or db.session.execute(candidates.offset(most).limit(1)).first() is None:
+        return None
+    moment = oldest + (clock.now() - oldest) * random.random()  # noqa: S311  # no secret
+    row = db.session.execute(candidates.where(expiry.column >= moment).limit(1)).first()
+    return (row[0], row[1]) if row else None
 
 
 def delete_batch(
@@ -83,7 +105,7 @@ def delete_batch(
     again and again until its tokens have expired. Reading locks nothing. Rows that another
     transaction has locked are left for the next time.
     """
-    now = clock.now()
+    now, stayed = clock.now(), 0
     key, condition = inspect(expiry.table).primary_key[0], expiry.condition(now)
     place = tuple_(expiry.column, key)
     candidates = select(expiry.column, key).where(expiry.column < now - expiry.keep)
@@ -103,7 +125,9 @@ def delete_batch(
         deleted = write(delete(expiry.table).where(key.in_(unlocked)))
     if len(rows) == size:
         last = rows[-1]
-    return Batch((last[0], last[1]) if last else None, deleted)
+    elif last is not None:
+        stayed = examined - deleted
+    return Batch((last[0], last[1]) if last else None, deleted, stayed)
 
 
 def _code(_: datetime) -> ColumnElement[bool]:
@@ -220,14 +244,15 @@ EXPIRIES = (
     Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
     # Nothing hangs on it, and a service may ask for one a second.
     Expiry(ServiceToken, ServiceToken.expires_at, CLOCK_SKEW),
-    Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
+    Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code, many_stay=True),
     Expiry(
         DeviceCode,
         DeviceCode.expires_at,
         condition=_device_code,
         among=DeviceCode.grant_id.is_not(None),
+        many_stay=True,
     ),
-    Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
+    Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant, many_stay=True),
     # An ended session is deleted when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),
     # Of a sign-in that was never completed; others are deleted with their session.
@@ -235,6 +260,7 @@ EXPIRIES = (
         UpstreamSession,
         UpstreamSession.created_at,
         condition=lambda _: UpstreamSession.session_id.is_(None),
+        many_stay=True,
     ),
     Expiry(
         LogoutDelivery,

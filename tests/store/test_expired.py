@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from flask import Flask
@@ -96,6 +97,52 @@ def test_what_stays_is_examined_by_the_database(
     assert len(executed) == 2
 
 
+@pytest.mark.parametrize("start", [0.0, 0.5, 0.999])
+def test_a_worker_examines_a_part_of_what_stays(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User,
+    monkeypatch: pytest.MonkeyPatch, start: float,
+) -> None:  # fmt: skip
+    """And the next part an hour later, wherever it began: all rows have their turn."""
+    live = client.exchange(browser.approve(client).code).get_json()
+    assert live["refresh_token"]
+    with app.app_context():
+        code = db.session.scalars(select(AuthorizationCode)).one()
+        grant = db.session.scalars(select(Grant)).one()
+        columns = {c.key: getattr(code, c.key) for c in AuthorizationCode.__table__.columns}
+        other = {c.key: getattr(grant, c.key) for c in Grant.__table__.columns}
+        db.session.execute(insert(Grant), [{**other, "id": uuid4()}])
+        without_tokens = db.session.scalars(select(Grant.id).where(Grant.id != grant.id)).one()
+        ids = [*[grant.id] * 14, *[without_tokens] * 3, *[grant.id] * 13]
+        db.session.execute(insert(AuthorizationCode), [
+            {**columns, "digest": f"code {number}", "grant_id": grant_id,
+             "expires_at": columns["expires_at"] + timedelta(seconds=number)}
+            for number, grant_id in enumerate(ids)
+        ])  # fmt: skip
+        db.session.commit()
+        clock.move(days=2)
+        (expiry,) = (each for each in expired.EXPIRIES if each.table is AuthorizationCode)
+        monkeypatch.setattr(upkeep, "MOST_STAYING", 6)
+        monkeypatch.setattr(expired.delete_batch, "__defaults__", (2,))
+        monkeypatch.setattr("random.random", lambda: start)
+        delete_batch, examined = expired.delete_batch, 0
+
+        def counting(*arguments: Any) -> expired.Batch:
+            nonlocal examined
+            examined += 1
+            return delete_batch(*arguments)
+
+        monkeypatch.setattr(expired, "delete_batch", counting)
+        work, deleted = upkeep.Piecewise([expiry]), 0
+        for _ in range(8):
+            examined = 0
+            while count := work():
+                deleted += count
+            assert examined <= 6  # batches: three that stay, and those with something to delete
+        assert deleted == 3
+        assert upkeep.purge()["authorization_codes"] == 0
+        assert db.session.scalar(select(func.count()).select_from(AuthorizationCode)) == 28
+
+
 @pytest.mark.parametrize("examined", [1, 2, 6, 7, 8])
 @pytest.mark.parametrize("size", [1, 3, 7, 8])
 def test_every_row_is_found_whatever_is_examined_at_once(
@@ -107,7 +154,7 @@ def test_every_row_is_found_whatever_is_examined_at_once(
     deleted: list[int] = []
     with app.app_context():
         while not deleted or last is not None:
-            last, count = expired.delete_batch(expiry, last, size, examined)
+            last, count, _ = expired.delete_batch(expiry, last, size, examined)
             assert count <= min(size, examined)
             deleted.append(count)
     assert sum(deleted) == 7
@@ -126,7 +173,7 @@ def test_every_row_is_found_whatever_the_batch(app: Flask, user: User, size: int
 def test_a_worker_purges_piece_by_piece(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep.batches, "__defaults__", (3, expired.EXPIRIES))
+    monkeypatch.setattr(upkeep.batches, "__defaults__", (3, expired.EXPIRIES, None))
     leave_sessions(app, user, 7)
     work = upkeep.Piecewise()
     with app.app_context():
