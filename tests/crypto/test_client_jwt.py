@@ -68,3 +68,11 @@ def test_a_key_that_is_for_something_else(more: dict[str, Any]) -> None:
         client_jwt.parse_key({**public(EC), **more})
     near = {"key_ops": ["verify"], "use": "sig", "kid": "k" * 200, "alg": "ES256"}
     assert client_jwt.parse_key({**public(EC), **near}).algorithms == ("ES256",)
+
+
+@pytest.mark.parametrize("name", ["d", "p", "q", "dp", "dq", "qi", "oth", "k"])
+@pytest.mark.parametrize("key", [EC, ED, RSA], ids=["EC", "ED", "RSA"])
+def test_each_private_part_is_refused_alone(key: Any, name: str) -> None:
+    with pytest.raises(client_jwt.UnusableKey, match="private parts"):
+        client_jwt.parse_key({**public(key), name: "AQAB"})
+    assert client_jwt.parse_key(public(key)).algorithms

@@ -64,6 +64,8 @@ NOT_AT_SECOND = replace(AT_APIS, api_groups={**MEMBERS, APIS[1]: frozenset({"boa
 NEEDED = frozenset(SCOPE.split())
 PARTLY = Consent(frozenset({"openid"}), LONG_AGO)
 UNTICKED = replace(PARTLY, declined=frozenset({"email"}))
+ONCE = asking(scope=f"{SCOPE} offline_access")
+LASTING = Consent(frozenset(f"{SCOPE} offline_access".split()), LONG_AGO)
 ONLY_EMAIL = AskConsent(frozenset({"email"}), frozenset({"openid"}))
 EMAIL_CLAIM = ClaimsRequest(userinfo=("email",))
 OTHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin"}))
@@ -88,6 +90,14 @@ TABLE: dict[str, Row] = {
     "the rest was unticked": (REQUEST, SESSION, UNTICKED, OPEN, Answer(frozenset({"email"}))),
     "unticked, but asked again": (
         asking(prompt="consent"), SESSION, UNTICKED, OPEN, AskConsent(NEEDED)),
+    "for once": (
+        asking(ONCE, once=True), SESSION, LASTING, OPEN, Answer(frozenset({"offline_access"}))),
+    "for longer": (ONCE, SESSION, LASTING, OPEN, Answer()),
+    "for once, the rest was unticked": (
+        asking(ONCE, once=True), SESSION, replace(LASTING, declined=frozenset({"email"})), OPEN,
+        Answer(frozenset({"email", "offline_access"}))),
+    "for once, nothing that lasts": (
+        asking(once=True), SESSION, CONSENT, OPEN, Answer()),
     "all of it was unticked": (
         asking(scope="email"), SESSION, UNTICKED, OPEN, "access_denied"),
     "all there": (REQUEST, SESSION, CONSENT, OPEN, Answer()),
