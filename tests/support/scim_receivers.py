@@ -133,7 +133,8 @@ class Hostile:
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 text = self.rfile.read(length)
-                body = json.loads(text) if text else None
+                is_json = "json" in self.headers.get("Content-Type", "")
+                body = json.loads(text) if is_json else text.decode() or None
                 request = Request(self.command, self.path, dict(self.headers.items()), body)
                 receiver.got.append(request)
                 time.sleep(receiver.seconds)
