@@ -401,6 +401,7 @@ ADDRESSES = {
     f"{BASE}/admin/application/setup": {"GET"},
     f"{BASE}/admin/application/preview": {"GET"},
     f"{BASE}/admin/application/provisioning": {"GET"},
+    f"{BASE}/admin/application/provisioning/deliveries": {"GET"},
     f"{BASE}/admin/application/provisioning/retry": {"GET", "POST"},
     f"{BASE}/admin/application/provisioning/test": {"GET", "POST"},
     f"{BASE}/admin/application/provisioning/token": {"GET", "POST"},

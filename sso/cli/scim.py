@@ -21,11 +21,12 @@ from sso.cli.output import (
 from sso.extensions import db
 from sso.jobs import scim_delivery, scim_drift
 from sso.jobs.scim_drift import Drift
-from sso.models import Client, ScimReceiver, ScimResource
+from sso.models import Client, ScimDelivery, ScimReceiver, ScimResource
 from sso.process.program import COMMAND
 from sso.provisioning.receiver import CallError
 from sso.services import provisioning
 from sso.store import provisioning as stored
+from sso.store import scim_deliveries
 
 group = Group("scim", help="Applications where people are provisioned by SCIM.")
 client_argument = click.argument("client_id", metavar="ID")
@@ -73,6 +74,32 @@ def show(client_id: str, limit: int, as_json: bool) -> None:
             ],
             whole_last=True,
         )  # fmt: skip
+
+
+@group.command("deliveries")
+@client_argument
+@click.option("--person", "text", default="", help="Only of this person or group: name or ID.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@json_option
+def deliveries(client_id: str, text: str, limit: int, as_json: bool) -> None:
+    """List what was sent to an application's SCIM service, newest first.
+
+    What was sent is kept for seven days.
+    """
+    client, _ = _find(client_id)
+    rows = scim_deliveries.newest(client.client_id, text, limit)
+    if as_json:
+        print_json([_delivery(row) for row in rows])
+        return
+    print_table(
+        ("LAST", "KIND", "NAME", "DONE", "ANSWER", "ATTEMPTS", "FIRST", "ERROR"),
+        [
+            (row.attempted_at, row.kind, row.name, row.action, row.status, row.attempts,
+             row.started_at, row.fault)
+            for row in rows
+        ],
+        whole_last=True,
+    )  # fmt: skip
 
 
 @group.command("token")
@@ -270,6 +297,20 @@ def _person(row: ScimResource) -> dict[str, Any]:
         "attempts": row.attempts,
         "next_attempt_at": iso(row.next_attempt_at),
         "error": row.last_fault,
+    }
+
+
+def _delivery(row: ScimDelivery) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        "subject": str(row.subject_id),
+        "name": row.name,
+        "done": row.action,
+        "status": row.status,
+        "error": row.fault,
+        "attempts": row.attempts,
+        "first_attempt_at": iso(row.started_at),
+        "last_attempt_at": iso(row.attempted_at),
     }
 
 

@@ -129,6 +129,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                  "sso.cli.scim:list_"),
         "show": ("Show the state of an application's SCIM service, and who was sent there last.",
                  "sso.cli.scim:show"),
+        "deliveries": ("List what was sent to an application's SCIM service, newest first.",
+                       "sso.cli.scim:deliveries"),
         "token": ("Set the bearer token that an application's SCIM service requires.",
                   "sso.cli.scim:token"),
         "test": ("Ask an application's SCIM service for one person; exit code 1 if that fails.",

@@ -26,7 +26,7 @@ from sso.models.provisioning import GROUP
 from sso.process import program
 from sso.services import provisioning
 from sso.services.checks import Invalid
-from sso.store import named_groups
+from sso.store import named_groups, scim_deliveries
 from sso.store import provisioning as stored
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def serve(target: Target, seconds: float = SECONDS) -> int:
                 if error.is_of_service:
                     return sent + 1
             else:
-                _record_success(resource, action)
+                _record_success(resource, action, receiver.last_status)
                 db.session.commit()
             sent += 1
         if target.is_failing:
@@ -322,12 +322,13 @@ def _forget_id(resource: ScimResource) -> None:
     db.session.commit()
 
 
-def _record_success(resource: ScimResource, action: str) -> None:
+def _record_success(resource: ScimResource, action: str, status: int | None) -> None:
     now = clock.now()
     more: dict[str, Any] = {}
     if action != NOTHING:
         more = {"last_action": action}
         provisioning.note_sent(audit.SYSTEM, resource, action)
+        scim_deliveries.record(resource, action=action, status=status, fault=None)
         stored.note_success(resource.client_id)
     stored.record(
         resource, next_attempt_at=None, attempted_at=now, delivered_at=now, last_fault=None,
@@ -346,6 +347,7 @@ def _record_failure(resource: ScimResource, error: Any) -> None:
     fault = str(error)
     if again_at is None:
         provisioning.note_given_up(audit.SYSTEM, resource, fault)
+    scim_deliveries.record(resource, action=None, status=error.status, fault=fault)
     if error.is_of_service:
         stored.note_failure(resource.client_id, fault, error.pause)
     elif error.status:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sso.models.outbox import Webhook as Webhook
     from sso.models.outbox import WebhookDelivery as WebhookDelivery
     from sso.models.provisioning import ScimChange as ScimChange
+    from sso.models.provisioning import ScimDelivery as ScimDelivery
     from sso.models.provisioning import ScimReceiver as ScimReceiver
     from sso.models.provisioning import ScimResource as ScimResource
     from sso.models.records import AuditChain as AuditChain
@@ -82,7 +83,7 @@ _TABLES = {
     ),
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
-    "provisioning": ("ScimChange", "ScimReceiver", "ScimResource"),
+    "provisioning": ("ScimChange", "ScimDelivery", "ScimReceiver", "ScimResource"),
     "records": ("AuditChain", "AuditEvent", "Migrated", "Refusal"),
     "saml": ("SamlServiceProvider", "SamlSession", "SamlSubject"),
     "search_indexes": (),

@@ -1,4 +1,5 @@
-"""The tables of provisioning outwards: receivers, changes of people, and who is there as what.
+"""The tables of provisioning outwards: receivers, changes of people, who is there as what, and what
+was sent.
 
 Triggers of the database write `scim_changes` (migration 0043), so that no statement that changes
 users does it, and none is forgotten.
@@ -6,7 +7,7 @@ users does it, and none is forgotten.
 
 from datetime import datetime
 from typing import cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sqlalchemy import JSON, ForeignKey, Index, String, Table, Text, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
@@ -85,6 +86,33 @@ class ScimResource(OutboxEntry, Base):
     sent_groups: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     last_action: Mapped[str | None] = mapped_column(String(20))
     attempted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class ScimDelivery(Base):
+    """A person or a group that was sent, or could not be: one row for all tries of a change.
+
+    `action`: what was done; NULL: nothing yet, or it was given up. `status`: of the last answer.
+    """
+
+    __tablename__ = "scim_deliveries"
+    __table_args__ = (
+        Index("ix_scim_deliveries_newest", "client_id", "attempted_at", "id"),
+        Index("ix_scim_deliveries_subject", "client_id", "subject_id", "attempted_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    client_id: Mapped[str] = mapped_column(
+        String(MAX_CLIENT_ID), ForeignKey(ScimReceiver.client_id, ondelete="CASCADE")
+    )
+    kind: Mapped[str] = mapped_column(String(10))
+    subject_id: Mapped[UUID]
+    name: Mapped[str] = mapped_column(String(320))
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    attempted_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    attempts: Mapped[int] = mapped_column(default=1)
+    action: Mapped[str | None] = mapped_column(String(20))
+    status: Mapped[int | None]
+    fault: Mapped[str | None] = mapped_column(String(200))
 
 
 # A copy of a database writes users before receivers: its triggers then note nothing.

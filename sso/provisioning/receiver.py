@@ -124,6 +124,11 @@ class Receiver:
         self._has_asked = False
         self._is_counting = True
 
+    @property
+    def last_status(self) -> int | None:
+        """The status of the last answer; `None` if there was none."""
+        return self._client.last.status_code if self._client.last else None
+
     def test(self) -> None:
         """Ask for one resource, and for nothing to be changed."""
         self._page({"startIndex": 1, "count": 1})

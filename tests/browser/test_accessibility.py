@@ -182,7 +182,8 @@ def test_administration(page: Page, site: Site) -> None:
              f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
              f"/api/edit?id={api}", f"/api/secret?id={api}",
              f"/api/act?id={api}&do=delete", provisioned, provisioned.replace("?", "/test?"),
-             provisioned.replace("?", "/token?"))  # fmt: skip
+             provisioned.replace("?", "/token?"),
+             provisioned.replace("?", "/deliveries?"))  # fmt: skip
     for path in (*ADMIN_PAGES, person, *edits):
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"

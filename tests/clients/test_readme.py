@@ -274,6 +274,8 @@ NOT_RUN = {
     ".venv/bin/flask client update Wiki --add-scim-attribute title=attribute:job_title": _OUTWARDS,
     ".venv/bin/flask client update Wiki --scim-groups": _OUTWARDS,
     ".venv/bin/flask scim plan Wiki": _OUTWARDS,
+    ".venv/bin/flask scim deliveries Wiki --person dana@example.com": "tests/provisioning/"
+    "test_deliveries.py runs it",
     '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
         "tests/cli/test_api_tokens.py runs all of flask api-token",
     "Authorization: Bearer sso_api_…": "a header",

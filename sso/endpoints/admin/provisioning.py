@@ -6,7 +6,7 @@ from uuid import UUID
 
 from flask import abort
 from flask_babel import lazy_gettext
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, false
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 from wtforms.validators import Length
@@ -19,10 +19,11 @@ from sso.endpoints.forms import TOO_LONG
 from sso.extensions import db
 from sso.flow.permissions import Permission
 from sso.i18n import N_
-from sso.models import Client, ScimReceiver, ScimResource
+from sso.models import Client, ScimDelivery, ScimReceiver, ScimResource
 from sso.process import concurrency
 from sso.services import agent_identity, provisioning
 from sso.store import provisioning as stored
+from sso.store import scim_deliveries
 from sso.web import routing
 from sso.web.forms import PageForm
 
@@ -37,6 +38,10 @@ _STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
     "there": (N_("active there"), stored.is_there),
     "waiting": (N_("waiting"), stored.is_waiting),
     "failed": (N_("given up"), stored.is_given_up),
+}
+_RESULTS: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
+    "done": (N_("delivered"), scim_deliveries.is_done),
+    "failed": (N_("failed"), scim_deliveries.has_failed),
 }
 RECEIVER = Resource[Client](
     section="applications",
@@ -132,6 +137,40 @@ def _progress(row: ScimResource) -> tuple[str, str]:
     if row.last_fault:
         return N_("given up"), "bad"
     return _SENT.get(row.last_action or "", N_("unchanged")), "good"
+
+
+def deliveries() -> Response:
+    """Show what was sent to an application's SCIM service in the last days, newest first."""
+    client, _ = _found()
+    filters = admin_page.chosen(
+        id=client.client_id,
+        q=admin_page.searched(),
+        state=admin_page.choice("state", _RESULTS),
+    )
+    state, order = filters.get("state"), scim_deliveries.NEWEST
+    conditions = [_RESULTS[state][1]()] if state else []
+    statement = scim_deliveries.of_receiver(client.client_id, filters.get("q", ""), *conditions)
+    if not may_see_people():
+        statement = statement.where(false())
+    listed = order.page(statement, admin_page.cursor(order))
+    resources = scim_deliveries.resources_of(listed.rows)
+    return RECEIVER.render(
+        "admin/provisioning_deliveries.html",
+        client=client,
+        may_see_people=may_see_people(),
+        deliveries=[
+            (row, *_result(row), resources.get((row.kind, row.subject_id))) for row in listed.rows
+        ],
+        pages=admin_page.neighbours(listed),
+        total=admin_page.total(order, statement),
+        filters=filters,
+        states={name: title for name, (title, _) in _RESULTS.items()},
+    )
+
+
+def _result(row: ScimDelivery) -> tuple[str, str]:
+    """Return a label for the result of a delivery, and the kind of it."""
+    return (_SENT.get(row.action, row.action), "good") if row.action else (N_("failed"), "bad")
 
 
 def test() -> Response:
