@@ -84,7 +84,9 @@ def test_a_receiver_that_fails(app: Flask, clock: Clock, reply: Answer, fault: s
         client_id = connect(app, url)
         assert work(app) == 1
         assert work(app) == 0
-        assert hostile.lines == ["POST /scim/v2/Users"]
+        # After 500 the account may be there already, and is looked for.
+        sent = [line for line in hostile.lines if "?" not in line]
+        assert sent == ["POST /scim/v2/Users"]
         receiver = receiver_of(app, client_id)
         assert (receiver.last_fault, receiver.failures) == (fault, 1)
         clock.move(seconds=5)
