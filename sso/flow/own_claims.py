@@ -29,12 +29,15 @@ ROOM: Mapping[str, int] = {
     ACCESS_TOKEN: 4 * 1024,
     ASSERTION: 32 * 1024,
 }
-MOST = 50  # entries
+MOST = 200  # entries: the groups of a company may be listed one by one
 MAX_ENTRY, MAX_NAME = 1000, 128  # characters
 _MOST_ATTRIBUTES = 10  # of one entry
 _CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-")
 _ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON = "attribute", "groups", "group", "constant", "json"
 _SOURCES = (_ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON)
+# The one claim of this server that an application can have in its own form. It names groups of the
+# person and nothing else, so that nobody who registers applications can make up memberships.
+GROUPS_CLAIM = "groups"
 # Claims that protocols define (RFC 7519 §10.1, RFC 7662, RFC 9068, OIDC Core), and this server's.
 _PROTOCOL = (
     *("iss", "sub", "aud", "exp", "nbf", "iat", "jti", "auth_time", "nonce", "acr", "amr", "azp"),
@@ -102,6 +105,14 @@ def of(
         if claim.is_at(place, with_profile=with_profile):
             _put(present, claim, user)
     return _fitting(present, room or ROOM[place])
+
+
+def joined(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return own claims and others, which count where both have one, except for the groups."""
+    claims = {**own, **others}
+    if GROUPS_CLAIM in own:
+        claims[GROUPS_CLAIM] = own[GROUPS_CLAIM]
+    return claims
 
 
 def origins(entries: Sequence[str], user: Person) -> list[Origin]:
@@ -268,10 +279,24 @@ def renamed(entries: Iterable[str], old: str, new: str) -> list[str]:
     for entry in entries:
         claim = parsed(entry)
         if claim.source == _GROUP and claim.names == (old,):
-            head = entry.partition("=")[0]
-            entry = f"{head}={_GROUP}:{new},{claim.value}"
+            head, value = entry.partition("=")[0], claim.value
+            if claim.name == GROUPS_CLAIM:
+                value = _forms(new)[_forms(old).index(value)]
+            entry = f"{head}={_GROUP}:{new},{value}"
         result.append(entry)
     return result
+
+
+def _forms(group: str) -> tuple[str, str, str]:
+    """Return how the claim `groups` can name a group: as it is, as a path, by its last part."""
+    return group, f"/{group}", group.rpartition("/")[2]
+
+
+def _is_of_groups(claim: OwnClaim) -> bool:
+    """Return whether a claim has only names of the person's groups, each in one of the forms."""
+    if claim.source == _GROUP:
+        return claim.value in _forms(claim.names[0])
+    return claim.source == _GROUPS and claim.names == ("",)
 
 
 def errors(entries: Sequence[str], *, has_assertions: bool = False) -> Iterable[Message]:
@@ -314,6 +339,13 @@ def _entry_errors(claim: OwnClaim, has_assertions: bool) -> Iterable[Message]:
             name=repr(name[:100]),
             most=MAX_NAME,
         )
+    elif name == GROUPS_CLAIM:
+        if not _is_of_groups(claim):
+            yield Message(
+                "the claim groups is refused: it can only be groups: for all groups, or "
+                "group:NAME,VALUE with the group's name, /name, or the part after its last slash "
+                "as the value"
+            )
     elif protocol_claim := _RESERVED.get(_skeleton(name)):
         yield Message(
             "the claim %(name)s is refused: it is, or looks like, the claim %(other)s, which this "

@@ -29,7 +29,7 @@ def name_of(user: scopes.Profile, name_id: str, scope: str) -> str | None:
 def claims_of(user: scopes.Profile, scope: str, own: Sequence[str] = ()) -> dict[str, Any]:
     """Return the claims that attributes can have; `own`: those of the application's own."""
     of_application = own_claims.of(own, user, own_claims.ASSERTION)
-    return of_application | scopes.profile(user, scope, is_standard=True)
+    return own_claims.joined(of_application, scopes.profile(user, scope, is_standard=True))
 
 
 def attributes_of(

@@ -185,8 +185,7 @@ def of_id_token(
         with_profile, place = client.id_token_has_all_claims, own_claims.ID_TOKEN
         own = own_claims.of(client.own_claims, grant.user, place, with_profile=with_profile)
     claims = {
-        **own,
-        **profile,
+        **own_claims.joined(own, profile),
         "iss": issuer,
         "sub": str(grant.user_id),
         "aud": grant.client_id,
@@ -218,7 +217,8 @@ def of_userinfo(
     """
     profile = _profile(user, client, scope, claims.get("userinfo", []))
     if client.own_claims:
-        return own_claims.of(client.own_claims, user, own_claims.USERINFO, room=room) | profile
+        own = own_claims.of(client.own_claims, user, own_claims.USERINFO, room=room)
+        return own_claims.joined(own, profile)
     return profile
 
 

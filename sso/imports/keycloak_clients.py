@@ -345,6 +345,13 @@ class _Conversion:
         scopes = ["openid", *(name for name in _SAME_SCOPES if name in (*default, *optional))]
         if "groups" in (*default, *optional):
             scopes.append("groups")
+        if "groups" in optional and "groups" not in default:
+            self._out.note(
+                Fate.CHANGED, "optional scope groups", "its claim has the names of groups here, as "
+                "in teams/red, and those that stand for roles",
+                f"if it compares others: {COMMAND} client update {self._id} --add-claim "
+                "groups=group:NAME,VALUE",
+            )  # fmt: skip
         self._out.set("scope", " ".join(scopes))
         for name in optional:
             scope = self._realm.scopes.get(name, {})
@@ -367,8 +374,6 @@ class _Conversion:
         self._out.findings += claims.findings
         self._out.attributes |= claims.attributes
         self._out.set("own_claims", claims.entries)
-        if claims.needs_groups and "groups" not in self._out.fields["scope"].split():
-            self._out.fields["scope"] += " groups"
         self._out.set("roles", self._role_entries(claims))
 
     def _role_entries(self, claims: Claims) -> list[str]:

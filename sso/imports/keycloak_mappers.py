@@ -38,7 +38,7 @@ _TYPES = {
     "string": attributes.STRING, "int": attributes.NUMBER, "long": attributes.NUMBER,
     "boolean": attributes.BOOLEAN,
 }  # fmt: skip
-_MOST_GROUPS = 30  # that are listed one by one, with their exact names
+_MOST_GROUPS = 150  # that are listed one by one, with their exact names
 _ADVICE = f"see: {COMMAND} client preview"
 
 
@@ -58,7 +58,7 @@ class Claims:
         self.entries: list[str] = []
         self.attributes: dict[str, str] = {}
         self.findings: list[Finding] = []
-        self.needs_groups = self.sends_roles = self.sends_realm_roles = False
+        self.sends_roles = self.sends_realm_roles = False
 
     def take_all(self, mappers: Any) -> None:
         """Take mappers of the client itself, or of a scope that it always has."""
@@ -159,23 +159,23 @@ class Claims:
         claim, is_path = self._claim_name(config), config.get("full.path", "true") == "true"
         if not claim or not self._places(config):
             return
-        if claim == "groups":
-            self.needs_groups = True
-            self._note(
-                Fate.CHANGED, name, "the claim groups needs the scope groups, has the names that "
-                "groups have here, and those that stand for roles",
-                "let the application request the scope groups, and check what it compares",
-            )  # fmt: skip
-            return
-        groups = list(self._realm.groups.values())
+        # Groups with commas are not taken over, and an entry would name another one.
+        groups = [group for group in self._realm.groups.values() if "," not in group.name]
         if len(groups) > _MOST_GROUPS:
             if self._add(name, claim, config, "groups:"):
                 self._note(Fate.CHANGED, name, "groups have the names that they have here, as in "
                            "teams/red, and those that stand for roles are among them")  # fmt: skip
             return
-        for group in groups:
-            value = group.path if is_path else group.path.rpartition("/")[2]
-            self._add(name, claim, config, f"group:{group.name},{value}")
+        added = [
+            self._add(name, claim, config, f"group:{group.name},{group.as_claim(is_path)}")
+            for group in groups
+        ]
+        if any(added):
+            self._note(
+                Fate.CHANGED, name, "the groups of today are listed, one by one",
+                f"for a group that is added later: {COMMAND} client update {self._client} "
+                f"--add-claim {claim[:80]}=group:NAME,VALUE",
+            )  # fmt: skip
 
     def _roles_claim(self, name: str, config: Mapping[str, str], *, of_realm: bool) -> None:
         claim, client = self._claim_name(config), config.get("usermodel.clientRoleMapping.clientId")

@@ -82,6 +82,10 @@ class Group:
     roles: list[Role] = field(default_factory=list)  # also those of the groups above it
     has_attributes: bool = False
 
+    def as_claim(self, is_path: bool) -> str:
+        """Return what Keycloak's claims call the group: its path, or its own name."""
+        return self.path if is_path else self.path.rpartition("/")[2]
+
 
 @dataclass
 class Realm:

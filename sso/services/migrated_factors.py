@@ -1,6 +1,7 @@
 """Second factors, links to providers and consents of people who come from another server.
 
-They were proven there. Nobody is mailed, and no session ends: these people have none here yet.
+They were proven there, and nobody is mailed. New people have no sessions here yet; what the first
+factor of somebody else ends, `migrating.change_person` ends.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -29,13 +29,14 @@ from sso.services import (
     importing,
     migrated_factors,
     roles,
+    second_factors,
 )
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
 from sso.store import clients as stored_clients
+from sso.store import factors, migrated, named_groups, password_hashes, secret_hashes, users
 from sso.store import groups as memberships
-from sso.store import migrated, named_groups, password_hashes, secret_hashes, users
 from sso.store.migrated import CLIENT, USER
 
 _SECRET = "secret"  # noqa: S105 (a name: its digest, among the fields that were taken)
@@ -354,7 +355,8 @@ def _changed(
 def change_person(actor: Actor, update: Update, source: str) -> None:
     """Change a person here as the export says, in a transaction of this person alone.
 
-    Nobody is mailed, except who gets another email address. Raises `Invalid`, `NotAllowed`, and
+    The first second factor ends all sessions and grants that the person has here. Nobody is mailed,
+    except who gets another email address. Raises `Invalid`, `NotAllowed`, and
     `Kept` if the person was changed or deleted here since the comparison.
     """
     outcome, user_id = update.outcome, update.person.user_id
@@ -380,7 +382,10 @@ def change_person(actor: Actor, update: Update, source: str) -> None:
     if person.password_hash and update.has_new_password:
         password_hashes.note_foreign_hashes({outcome.method} if outcome.method else set())
         credentials.take_over_password(actor, user, person.password_hash)
+    had_factors = bool(factors.of_user(user_id))
     migrated_factors.take(actor, {user_id: update.person.factors}, {user_id: update.factors})
+    if not had_factors and factors.of_user(user_id):
+        second_factors.end_what_was_before(user)
     _record([update.person], source)
 
 

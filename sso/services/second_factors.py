@@ -116,10 +116,17 @@ def _added(current: CurrentSession, existing: Factors, kind: str, name: str, met
     audit.event(Event.FACTOR_ADDED, user=user.id, kind=kind)
     notifications.factor_added(user, name)
     if not existing:
-        mail_links.end_before_factors(user)
-        revocation.everything_of_user(user.id, "factor_added", current.session.id)
+        end_what_was_before(user, current.session.id)
         codes = _new_codes(user)
     return Added(methods, codes)
+
+
+def end_what_was_before(user: User, but: UUID | None = None) -> None:
+    """End what a user got before the first second factor, by a password alone: sessions, except the
+    session `but`, grants, and mailed links. The caller has locked the user.
+    """
+    mail_links.end_before_factors(user)
+    revocation.everything_of_user(user.id, "factor_added", but)
 
 
 @audit.acting

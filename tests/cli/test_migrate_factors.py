@@ -215,6 +215,36 @@ def test_a_second_run_brings_what_is_new(app: Flask, migrate: Run, clock: Clock)
     assert [json.loads(row.fields)["kind"] for row in added] == ["totp"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "ends"),
+    [
+        pytest.param([], [otp()], True, id="first an app"),
+        pytest.param([], [passkey(b"id", b"key")], True, id="first a passkey"),
+        pytest.param([otp()], [otp(), passkey(b"id", b"key")], False, id="a passkey beside an app"),
+        pytest.param([], [], False, id="no factor"),
+        pytest.param([], [recovery_codes("A" * 12)], False, id="codes alone"),
+        pytest.param([], [otp(digits=8)], False, id="another app"),
+    ],
+)
+def test_the_first_factor_of_a_later_run_ends_what_a_password_had_opened(
+    app: Flask, browser: Browser, clock: Clock, migrate: Run,
+    before: list[dict[str, Any]], after: list[dict[str, Any]], ends: bool,
+) -> None:  # fmt: skip
+    """As the first one on the account page: the password may be in other hands, too."""
+    migrate([dana(*before)], "--rp-id", "localhost")
+    party = make_client(app)
+    browser.sign_in(password=PASSWORD)
+    if before:
+        browser.submit(code=code_of(SCANNED))
+    tokens = party.exchange(browser.approve(party, scope="openid profile").code).get_json()
+    changed = dana(*after, lastName="New")
+    report = migrate([changed], "--rp-id", "localhost", "--overwrite")
+    assert report["updates"] == {"changed": 1}
+    assert is_signed_in(browser) is not ends
+    status = 401 if ends else 200
+    assert party.userinfo(tokens["access_token"]).status_code == status
+
+
 def test_one_passkey_of_two_people_comes_once(app: Flask, migrate: Run) -> None:
     key = exported(Authenticator())
     other = user("erin", credentials=[key])

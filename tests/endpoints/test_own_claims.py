@@ -122,6 +122,39 @@ def test_a_token_for_an_api_has_them(app: Flask, browser: Browser, user: User) -
     assert own(claims) == {"teams": ["editors"], "tier": ["employee"]}
 
 
+def test_an_application_has_the_groups_in_its_own_form_without_the_scope(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """As servers before this one sent them; others, and APIs that ask for groups, are not told."""
+    listed = [f"groups@id_token,userinfo,access_token=group:{name},/{name}"
+              for name in ("staff", "board")]  # fmt: skip
+    scope = "openid profile groups"
+    client = make_client(app, own_claims=listed, scope=scope, id_token_claims="all")
+    for asked in ("openid profile", scope):
+        tokens = tokens_of(browser, client, scope=asked)
+        for claims in (
+            claims_of(tokens["id_token"]), claims_of(tokens["access_token"]),
+            client.userinfo(tokens["access_token"]).get_json(),
+        ):  # fmt: skip
+            assert claims["groups"] == ["/staff"], asked
+    other = make_client(app, scope=scope)
+    tokens = tokens_of(browser, other, scope=scope)
+    assert other.userinfo(tokens["access_token"]).get_json()["groups"] == ["staff", "wiki-editors"]
+    assert "groups" not in claims_of(tokens["access_token"])
+
+
+@pytest.mark.parametrize("includes_groups", [False, True])
+def test_an_api_that_asks_for_groups_gets_their_names(
+    app: Flask, browser: Browser, user: User, includes_groups: bool
+) -> None:
+    make_api(app, DOCS, includes_groups=includes_groups)
+    own_claims = ["groups@access_token=group:staff,/staff"]
+    client = make_client(app, own_claims=own_claims, apis=[DOCS])
+    tokens = tokens_of(browser, client, resource=[DOCS], scope="openid read")
+    names = ["staff", "wiki-editors"] if includes_groups else ["/staff"]
+    assert claims_of(tokens["access_token"])["groups"] == names
+
+
 def test_an_exchanged_token_has_those_of_the_client_that_exchanges(
     app: Flask, browser: Browser, user: User
 ) -> None:

@@ -240,19 +240,36 @@ USER_ATTRIBUTE = "oidc-usermodel-attribute-mapper"
         "pairwise": ([mapper("oidc-sha256-pairwise-sub-mapper")], [], ["not_taken"]),
         "audience": ([mapper("oidc-audience-mapper", included__custom__audience="https://a.example")],
                      [], ["not_taken"]),
-        "groups": ([mapper("oidc-group-membership-mapper", claim__name="groups")], [], ["changed"]),
+        "groups": ([mapper("oidc-group-membership-mapper", claim__name="groups")],
+                   ["groups@id_token,userinfo,access_token=group:staff,/staff",
+                    "groups@id_token,userinfo,access_token=group:teams,/teams",
+                    "groups@id_token,userinfo,access_token=group:teams/red,/teams/red"],
+                   ["changed"]),
+        "groups by their own names": (
+            [mapper("oidc-group-membership-mapper", claim__name="groups", full__path="false")],
+            ["groups@id_token,userinfo,access_token=group:staff,staff",
+             "groups@id_token,userinfo,access_token=group:teams,teams",
+             "groups@id_token,userinfo,access_token=group:teams/red,red"], ["changed"]),
+        "groups of something else": (
+            [mapper("oidc-hardcoded-claim-mapper", claim__name="groups", claim__value="/admins")],
+            [], ["not_taken"]),
         "groups under another name": (
             [mapper("oidc-group-membership-mapper", claim__name="teams", full__path="true")],
-            ["teams@id_token,userinfo,access_token=group:staff,/staff"], []),
+            ["teams@id_token,userinfo,access_token=group:staff,/staff",
+             "teams@id_token,userinfo,access_token=group:teams,/teams",
+             "teams@id_token,userinfo,access_token=group:teams/red,/teams/red"], ["changed"]),
         "groups without paths": (
             [mapper("oidc-group-membership-mapper", claim__name="teams", full__path="false")],
-            ["teams@id_token,userinfo,access_token=group:staff,staff"], []),
+            ["teams@id_token,userinfo,access_token=group:staff,staff",
+             "teams@id_token,userinfo,access_token=group:teams,teams",
+             "teams@id_token,userinfo,access_token=group:teams/red,red"], ["changed"]),
         "no mapper": (None, [], []), "no list": ("x", [], []), "no object": ([1, None], [], []),
         "no settings": ([{"protocolMapper": USER_ATTRIBUTE}], [], []),
     }.values(),
 )  # fmt: skip
 def test_mappers(mappers: Any, own_claims: list[str], findings: list[str], tmp_path: Path) -> None:
-    content = realm(clients=[client("c", protocolMappers=mappers)], groups=[group("staff")])
+    groups = [group("staff"), group("staff, all"), group("teams", group("red", above="/teams"))]
+    content = realm(clients=[client("c", protocolMappers=mappers)], groups=groups)
     [one] = drafts(tmp_path, content).values()
     assert one.fields is not None
     assert one.fields["own_claims"] == own_claims
@@ -276,7 +293,25 @@ def test_mappers_of_a_default_scope_count_and_those_of_an_optional_one_are_named
     assert one.fields
     assert one.fields["own_claims"] == ["tenant@id_token,userinfo,access_token=constant:acme"]
     assert one.fields["scope"] == "openid profile groups"
-    assert lines(one) == [("not_taken", "optional scope extra")]
+    assert lines(one) == [("changed", "optional scope groups"),
+                          ("not_taken", "optional scope extra")]  # fmt: skip
+    default = client("c", defaultClientScopes=["profile", "groups"])
+    [one] = drafts(tmp_path, realm(clients=[default])).values()
+    assert lines(one) == []
+
+
+@pytest.mark.parametrize("count", [150, 151])
+def test_more_groups_than_are_listed(tmp_path: Path, count: int) -> None:
+    """Then the claim has all groups, by their names here."""
+    mappers = [mapper("oidc-group-membership-mapper", claim__name="groups")]
+    groups = [group(f"g{number}") for number in range(count)]
+    content = realm(clients=[client("c", protocolMappers=mappers)], groups=groups)
+    [one] = drafts(tmp_path, content).values()
+    assert one.fields
+    head = "groups@id_token,userinfo,access_token="
+    listed = [f"{head}group:g{number},/g{number}" for number in range(count)]
+    assert one.fields["own_claims"] == (listed if count == 150 else [f"{head}groups:"])
+    assert lines(one) == [("changed", "mapper a mapper")]
 
 
 ROLES = realm(
