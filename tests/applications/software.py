@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import requests
 
@@ -36,7 +36,7 @@ def python(name: str, prepare: Callable[[Path], None] | None = None) -> Path:
         if prepare:
             prepare(folder)
 
-    return _made(name, [lock], fill)
+    return made(name, [lock], fill)
 
 
 def node(name: str) -> Path:
@@ -51,7 +51,7 @@ def node(name: str) -> Path:
         npm = (programs / "npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund")
         run(*npm, cwd=folder, PATH=f"{programs}:{os.environ['PATH']}")
 
-    return _made(f"{name}-node", files, fill)
+    return made(f"{name}-node", files, fill)
 
 
 def node_program() -> Path:
@@ -84,7 +84,7 @@ def go(source: Path) -> Path:
         compiled = str(_cache() / "go-compiled")
         run(compiler, "build", "-o", "program", ".", cwd=folder, GOCACHE=compiled)
 
-    return _made(f"{source.stem}-go", files, fill) / "program"
+    return made(f"{source.stem}-go", files, fill) / "program"
 
 
 def traefik() -> Path:
@@ -125,7 +125,7 @@ def traefik() -> Path:
         _run(build, source, variables, 3000)
         shutil.rmtree(source)
 
-    return _made("traefik", files, fill) / "traefik"
+    return made("traefik", files, fill) / "traefik"
 
 
 def rust(source: Path) -> Path:
@@ -143,7 +143,7 @@ def rust(source: Path) -> Path:
         shutil.move(folder / "target/debug/program", folder)
         shutil.rmtree(folder / "target")
 
-    return _made(f"{source.stem}-rust", files, fill) / "program"
+    return made(f"{source.stem}-rust", files, fill) / "program"
 
 
 def java(name: str, project: Path, source: Path) -> Path:
@@ -160,7 +160,7 @@ def java(name: str, project: Path, source: Path) -> Path:
         shutil.move(program, folder / "program.jar")
         shutil.rmtree(folder / "target")
 
-    return _made(f"{name}-java", [project, source], fill) / "program.jar"
+    return made(f"{name}-java", [project, source], fill) / "program.jar"
 
 
 def archive(name: str) -> Path:
@@ -183,11 +183,11 @@ def archive(name: str) -> Path:
         for script in folder.rglob("*.sh"):  # whose mode is lost
             script.chmod(0o755)
 
-    [inner] = _made(name, [lock], fill).iterdir()
+    [inner] = made(name, [lock], fill).iterdir()
     return inner
 
 
-def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
+def made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
     """The folder, filled unless it was; another process may be at it."""
     cache = _cache()
     contents = [sys.version.encode(), *(lock.read_bytes() for lock in locks)]
@@ -326,6 +326,14 @@ class Application:
             raise
         finally:
             stop(process)
+
+
+def start(*command: object, output: BinaryIO, **variables: str) -> subprocess.Popen[bytes]:
+    """Run a program in the background, which `stop` ends."""
+    return subprocess.Popen(
+        [str(part) for part in command], env=environ() | variables, stdout=output,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,163 +1,128 @@
-"""The evening of a move: a real Keycloak's realm, exported, taken over, and used by an application
-that does not change but for its issuer.
+"""The evening of a move: a real Keycloak's realm, exported, taken over, and used by applications
+that go on running with the configuration that they have.
 
-The same people sign in with the same passwords, codes and passkeys, and keep their subjects.
+The same people sign in with the same passwords, codes and passkeys, and keep their subjects. How
+long each step takes is printed; `-rP` shows it.
 """
 
-import base64
+# ruff: noqa: T201 (the timetable, and the plan)
+
 import json
 import os
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pyotp
 import pytest
 import requests
-from joserfc import jws
 from playwright.sync_api import Browser, Page
 
+from tests.applications import software
 from tests.applications.keycloak import Keycloak
-from tests.support.keycloak import mapper
-from tests.support.processes import Server, free_port
+from tests.applications.keycloak_acme import CLIENTS, PEOPLE, SECRET, password, realm
+from tests.support.processes import Server, free_port, wait_for
 
 pytestmark = pytest.mark.skipif("APPLICATIONS_LARGE" not in os.environ, reason="takes minutes")
-SECRET = "v6mUu3Dq0vXn9hQ7rT2yW8zB4cE1fG5k"
-PORT = free_port()
-CALLBACK = f"http://127.0.0.1:{PORT}/callback"
-PEOPLE = 1000
+PROGRAM = Path(__file__).parent / "programs/signed_in_web.py"
 AUTHENTICATOR = {
     "protocol": "ctap2", "transport": "internal", "hasResidentKey": True,
     "hasUserVerification": True, "isUserVerified": True, "automaticPresenceSimulation": True,
 }  # fmt: skip
+SAME = ("sub", "name", "email", "email_verified", "preferred_username", "given_name", "family_name",
+        "department", "roles")  # fmt: skip
 
 
-def password(name: str) -> str:
-    return f"Passw0rd-of-{name}"
+class Timetable:
+    """How long each step of the evening takes, in seconds."""
 
+    def __init__(self) -> None:
+        self.steps: dict[str, float] = {}
 
-def person(name: str, **more: Any) -> dict[str, Any]:
-    return {
-        "username": name, "email": f"{name}@example.com", "emailVerified": True, "enabled": True,
-        "firstName": name.capitalize(), "lastName": "Doe",
-        "credentials": [{"type": "password", "value": password(name)}],
-    } | more  # fmt: skip
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.steps[name] = round(time.monotonic() - start, 1)
 
-
-def hashless(number: int) -> dict[str, Any]:
-    """One of many, without a password, which would take Keycloak long to hash."""
-    return person(f"person{number}", credentials=[], groups=["/営業"])
-
-
-REALM = {
-    "realm": "acme", "enabled": True, "sslRequired": "none",
-    "roles": {
-        "realm": [{"name": "staff"},
-                  {"name": "auditor", "composite": True,
-                   "composites": {"realm": ["staff"], "client": {"web": ["viewer"]}}}],
-        "client": {"web": [{"name": "viewer"}, {"name": "editor"}]},
-    },
-    "groups": [
-        {"name": "teams", "subGroups": [{"name": "red", "clientRoles": {"web": ["editor"]}}]},
-        {"name": "営業"},
-    ],
-    "clients": [
-        {"clientId": "web", "name": "Web", "secret": SECRET,
-         "redirectUris": [CALLBACK, "https://web.example.com/*"],
-         "attributes": {"post.logout.redirect.uris": "+##https://web.example.com/bye",
-                        "backchannel.logout.url": "https://web.example.com/logout"},
-         "protocolMappers": [
-             mapper("oidc-usermodel-attribute-mapper", "department", user__attribute="department",
-                    claim__name="department", jsonType__label="String"),
-             mapper("oidc-usermodel-client-role-mapper", "roles", claim__name="roles",
-                    multivalued="true", usermodel__clientRoleMapping__clientId="web"),
-         ]},
-        {"clientId": "spa", "publicClient": True, "redirectUris": ["https://spa.example.com/cb"],
-         "attributes": {"pkce.code.challenge.method": "S256"}},
-        {"clientId": "robot", "serviceAccountsEnabled": True, "standardFlowEnabled": False,
-         "secret": SECRET[::-1]},
-        {"clientId": "api", "bearerOnly": True},
-        {"clientId": "https://saml.example.com/metadata", "protocol": "saml",
-         "redirectUris": ["https://saml.example.com/acs"],
-         "attributes": {"saml.client.signature": "false", "saml_name_id_format": "email"}},
-        *({"clientId": f"app{number}", "secret": SECRET,
-           "redirectUris": [f"https://app{number}.example.com/cb"]} for number in range(25)),
-    ],
-    "users": [
-        person("dana", groups=["/teams/red"], attributes={"department": ["R&D"]}),
-        person("otto"), person("paula"), person("rita", realmRoles=["auditor"]),
-        person("erin", enabled=False),
-        *map(hashless, range(PEOPLE - 5)),
-    ],
-}  # fmt: skip
+    def __str__(self) -> str:
+        steps = {**self.steps, "in all": round(sum(self.steps.values()), 1)}
+        return "\n".join(f"{seconds:7.1f} s  {name}" for name, seconds in steps.items())
 
 
 class Application:
-    """The web application: it knows its client ID, its secret and an issuer."""
+    """A program with a configuration file, which runs before, during and after the move."""
 
-    def __init__(self, issuer: str) -> None:
-        url = f"{issuer}/.well-known/openid-configuration"
-        self.metadata: dict[str, str] = requests.get(url, timeout=60).json()
+    def __init__(self, folder: Path, client_id: str, scope: str, secret: str | None = None) -> None:
+        self.client_id, self.port = client_id, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._file = folder / f"{client_id}.json"
+        self._configuration = {"client_id": client_id, "client_secret": secret, "scope": scope}
 
-    def url(self, **more: str) -> str:
-        request = {"client_id": "web", "redirect_uri": CALLBACK, "response_type": "code",
-                   "scope": "openid profile email", "state": "x", **more}  # fmt: skip
-        return f"{self.metadata['authorization_endpoint']}?{urlencode(request)}"
+    @contextmanager
+    def running(self, issuer: str) -> Iterator["Application"]:
+        self._file.write_text(json.dumps({**self._configuration, "issuer": issuer}))
+        with self._file.with_suffix(".log").open("wb") as log:
+            process = software.start(sys.executable, PROGRAM, self._file, self.port, output=log)
 
-    def claims(self, code: str) -> dict[str, Any]:
-        """Exchange a code; the claims of the ID token and of userinfo, verified by the key set."""
-        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": CALLBACK}
-        answer = requests.post(self.metadata["token_endpoint"], data=form, auth=("web", SECRET),
-                               timeout=60)  # fmt: skip
-        assert answer.ok, answer.text
-        kid = jws.extract_compact(answer.json()["id_token"].encode()).headers()["kid"]
-        keys = requests.get(self.metadata["jwks_uri"], timeout=60).json()["keys"]
-        assert kid in {key["kid"] for key in keys}
-        token = {"Authorization": f"Bearer {answer.json()['access_token']}"}
-        profile = requests.get(self.metadata["userinfo_endpoint"], headers=token, timeout=60)
-        body = answer.json()["id_token"].split(".")[1]
-        id_token = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        assert id_token["sub"] == profile.json()["sub"]
-        return {**id_token, **profile.json()}
+        def is_ready() -> bool:
+            assert process.poll() is None, self.log
+            try:
+                return requests.get(self.url, timeout=10).ok
+            except requests.ConnectionError:
+                return False
 
+        try:
+            wait_for(is_ready, self.client_id, 60)
+            yield self
+        finally:
+            software.stop(process)
 
-class Callback(BaseHTTPRequestHandler):
-    """The application's page that gets the code."""
+    @property
+    def log(self) -> str:
+        return self._file.with_suffix(".log").read_text()[-4000:]
 
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"Signed in")
-
-    def log_message(self, *_: object) -> None:
-        """Nothing is logged."""
-
-
-@pytest.fixture(autouse=True)
-def callback() -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Callback)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    def get(self, path: str) -> dict[str, Any]:
+        answer = requests.get(f"{self.url}/{path}", timeout=60)
+        assert answer.ok, self.log
+        answered: dict[str, Any] = answer.json()
+        return answered
 
 
 class Visit:
-    """A browser on its way to the application."""
+    """A browser on its way to applications."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    def code(self) -> str:
-        self.page.wait_for_url(f"{CALLBACK}?**")
-        [code] = parse_qs(urlsplit(self.page.url).query)["code"]
-        return code
+    def go(self, application: Application, **more: str) -> None:
+        """Go to an application's sign-in as somebody who was nowhere before."""
+        self.page.context.clear_cookies()
+        self.page.goto(f"{application.url}/sign-in?{urlencode(more)}")
+
+    def result(self, application: Application) -> dict[str, Any]:
+        """Return what the application shows of the person who has signed in."""
+        self.page.wait_for_url(f"{application.url}/callback?**")
+        text = self.page.locator("body").inner_text()
+        assert text.startswith("{"), application.log
+        shown: dict[str, Any] = json.loads(text)
+        return shown
+
+    def sign_in_there(self, application: Application, name: str, **more: str) -> None:
+        self.go(application, **more)
+        self.page.fill("#username", name)
+        self.page.fill("#password", password(name))
+        self.page.click("#kc-login")
+
+    def sign_in_here(self, application: Application, name: str) -> None:
+        self.go(application)
+        self.page.get_by_label("Email").fill(f"{name}@example.com")
+        self.page.get_by_label("Password", exact=True).fill(password(name))
+        self.page.get_by_role("button", name="Sign in", exact=True).click()
 
 
 @pytest.fixture
@@ -182,95 +147,136 @@ def device(chrome: Browser) -> Iterator[Visit]:
     context.close()
 
 
-def sign_in_there(visit: Visit, url: str, name: str) -> None:
-    visit.page.context.clear_cookies()
-    visit.page.goto(url)
-    visit.page.fill("#username", name)
-    visit.page.fill("#password", password(name))
-    visit.page.click("#kc-login")
-
-
-def sign_in_here(visit: Visit, url: str, name: str) -> None:
-    visit.page.context.clear_cookies()
-    visit.page.goto(url)
-    visit.page.get_by_label("Email").fill(f"{name}@example.com")
-    visit.page.get_by_label("Password", exact=True).fill(password(name))
-    visit.page.get_by_role("button", name="Sign in", exact=True).click()
-
-
 def enrol_there(application: Application, visit: Visit, device: Visit) -> str:
     """Set up an app for otto and a passkey for paula; the secret of the app."""
-    sign_in_there(visit, application.url(kc_action="CONFIGURE_TOTP"), "otto")
+    visit.sign_in_there(application, "otto", kc_action="CONFIGURE_TOTP")
     visit.page.click("#mode-manual")
     secret = visit.page.inner_text("#kc-totp-secret-key").replace(" ", "")
     visit.page.fill("#totp", pyotp.TOTP(secret).now())
     visit.page.fill("#userLabel", "Phone")
     visit.page.click("#saveTOTPBtn")
-    visit.code()
-    sign_in_there(device, application.url(kc_action="webauthn-register-passwordless"), "paula")
+    visit.result(application)
+    device.sign_in_there(application, "paula", kc_action="webauthn-register-passwordless")
+    device.page.wait_for_url("**/required-action?**")  # and its scripts
     device.page.click("#registerWebAuthn")
-    device.code()
+    device.result(application)
     return secret
+
+
+class Evening:
+    """Two applications that run all the time, and the servers before and after the move."""
+
+    def __init__(self, folder: Path) -> None:
+        self.times = Timetable()
+        self.keycloak, self.export = Keycloak(folder), folder / "realm.json"
+        self.issuer = self.keycloak.issuer("acme")
+        self.web = Application(folder, "web", "openid profile email", SECRET)
+        self.mobile = Application(folder, "mobile", "openid profile email offline_access")
+        self.server = Server(folder, workers=1)
+        base_url = f"http://localhost:{self.server.port}/api/auth"
+        aliases = f"{self.issuer}=keycloak"
+        self.server.environ |= {"SSO_BASE_URL": base_url, "SSO_ISSUER_ALIASES": aliases}
+        self.options = ("--rp-id", "localhost", "--issuer", self.issuer,
+                        "--redirect-uri", "web=https://web.example.com/callback")  # fmt: skip
+        self.totp = ""
+        self.before: dict[str, dict[str, Any]] = {}
+
+    def live_there(self, visit: Visit, device: Visit) -> None:
+        """Sign people in at Keycloak, so that applications have their tokens."""
+        self.totp = enrol_there(self.web, visit, device)
+        for application, name in ((self.web, "dana"), (self.web, "rita"), (self.mobile, "person7")):
+            visit.sign_in_there(application, name)
+            self.before[name] = visit.result(application)
+            assert "error" not in application.get(f"refresh/{name}")
+
+    def migrate(self) -> None:
+        """Plan, rehearse, migrate, and migrate again."""
+        command = ("migrate", "keycloak", str(self.export), *self.options)
+        times, flask = self.times, self.server.flask
+        self.server.migrate()
+        with times.step("plan"):
+            planned = json.loads(flask(*command, "--json", "--plan"))
+        print(flask(*command, "--plan"))
+        with times.step("migrate"):
+            report = json.loads(flask(*command, "--json"))
+        with times.step("rehearse with Keycloak's access log"):
+            rehearsed = self.server.try_flask(
+                "migrate", "rehearse", str(self.keycloak.log), "--json"
+            )
+        with times.step("migrate again"):
+            again = json.loads(flask(*command, "--json"))
+        assert report == {**planned, "applied": True}
+        assert report["people"]["imported"] == PEOPLE
+        assert report["people"]["factors"] == {
+            "authenticator apps": 1, "passkeys and security keys": 1
+        }  # fmt: skip
+        fates = list(report["clients"].values())
+        assert (len(fates), fates.count("taken")) == (CLIENTS, CLIENTS - 1)
+        assert report["clients"]["api"] == "not_taken"
+        assert again["people"]["imported"] == 0
+        assert again["people"]["updates"] == {}
+        assert not {"taken", "changed"} & {*again["clients"].values()}
+        asked = {
+            entry["client_id"]: entry for entry in json.loads(rehearsed.stdout)["applications"]
+        }
+        assert [(asked[name]["requests"] > 0, asked[name]["different"]) for name in
+                ("web", "mobile")] == [(True, 0), (True, 0)]  # fmt: skip
+
+    def sign_in_all(self, visit: Visit, device: Visit) -> None:
+        """Sign in the same people with all that they had, at applications that did not change."""
+        for application, name in ((self.web, "dana"), (self.web, "rita"), (self.mobile, "person7")):
+            visit.sign_in_here(application, name)
+            after, before = visit.result(application)["claims"], self.before[name]["claims"]
+            assert {key: after.get(key) for key in SAME} == {key: before.get(key) for key in SAME}
+            assert after["iss"] == before["iss"] == self.issuer
+            assert application.get(f"refresh/{name}")["claims"]["sub"] == before["sub"]
+        visit.sign_in_here(self.web, "otto")
+        visit.page.get_by_label("Code", exact=False).first.fill(pyotp.TOTP(self.totp).now())
+        visit.page.get_by_role("button", name="Continue").first.click()
+        assert visit.result(self.web)["claims"]["preferred_username"] == "otto"
+        device.go(self.web)
+        assert device.result(self.web)["claims"]["preferred_username"] == "paula"
+        visit.sign_in_here(self.web, "erin")
+        visit.page.get_by_role("alert").wait_for()
 
 
 def test_nobody_notices_the_move(
     tmp_path: Path, visit: Visit, device: Visit, record_property: Callable[[str, object], None]
 ) -> None:
-    keycloak, file = Keycloak(tmp_path), tmp_path / "realm.json"
-    with keycloak.running():
-        keycloak.create(REALM)
-        application = Application(keycloak.issuer("acme"))
-        secret = enrol_there(application, visit, device)
-        sign_in_there(visit, application.url(), "dana")
-        before = application.claims(visit.code())
-        sign_in_there(visit, application.url(), "rita")
-        rita_before = application.claims(visit.code())
-    keycloak.export("acme", file)
-
-    server = Server(tmp_path, workers=1)
-    server.environ["SSO_BASE_URL"] = f"http://localhost:{server.port}/api/auth"
-    server.migrate()
-    options = ("--rp-id", "localhost", "--redirect-uri", "web=https://web.example.com/callback")
-    command = ("migrate", "keycloak", str(file), *options, "--json")
-    planned = json.loads(server.flask(*command, "--plan"))
-    start = time.monotonic()
-    report = json.loads(server.flask(*command))
-    took = time.monotonic() - start
-    again = json.loads(server.flask(*command))
-    assert report == {**planned, "applied": True}
-    assert report["people"]["imported"] == PEOPLE
-    assert report["people"]["factors"] == {
-        "authenticator apps": 1, "passkeys and security keys": 1
-    }  # fmt: skip
-    fates = list(report["clients"].values())
-    assert (fates.count("taken"), report["clients"]["api"]) == (29, "not_taken")
-    assert again["people"]["imported"] == 0
-    assert again["people"]["updates"] == {}
-    assert not {"taken", "changed"} & {*again["clients"].values()}
-    record_property("seconds", round(took, 1))
-
-    with server.serving():
-        issuer = server.environ["SSO_BASE_URL"]
-        moved = Application(issuer)
-        sign_in_here(visit, moved.url(), "dana")
-        after = moved.claims(visit.code())
-        same = ("sub", "name", "email", "email_verified", "preferred_username", "given_name",
-                "family_name", "department", "roles")  # fmt: skip
-        assert {name: after[name] for name in same} == {name: before[name] for name in same}
-        sign_in_here(visit, moved.url(), "rita")
-        rita = moved.claims(visit.code())
-        assert (rita["sub"], rita["roles"]) == (rita_before["sub"], rita_before["roles"])
-        sign_in_here(visit, moved.url(), "otto")
-        visit.page.get_by_label("Code", exact=False).first.fill(pyotp.TOTP(secret).now())
-        visit.page.get_by_role("button", name="Continue").first.click()
-        assert moved.claims(visit.code())["preferred_username"] == "otto"
-        device.page.context.clear_cookies()
-        device.page.goto(moved.url())
-        assert moved.claims(device.code())["preferred_username"] == "paula"
-        sign_in_here(visit, moved.url(), "erin")
-        visit.page.get_by_role("alert").wait_for()
+    evening = Evening(tmp_path)
+    keycloak, web, mobile, times = evening.keycloak, evening.web, evening.mobile, evening.times
+    with ExitStack() as running:
+        with times.step("start Keycloak"):
+            there = running.enter_context(ExitStack())
+            there.enter_context(keycloak.running())
+        with times.step("make the realm"):
+            keycloak.create(realm(f"{web.url}/callback", f"{mobile.url}/callback"))
+        for application in (web, mobile):
+            running.enter_context(application.running(evening.issuer))
+        with times.step("sign in at Keycloak, set up an app and a passkey"):
+            evening.live_there(visit, device)
+        with times.step("stop Keycloak"):
+            there.close()
+        with times.step("export"):
+            keycloak.export("acme", evening.export)
+        evening.migrate()
+        with times.step("start this server at the old address"):
+            running.enter_context(evening.server.serving("-b", f"127.0.0.1:{keycloak.port}"))
+        # The export has neither sessions nor offline sessions: applications sign people in again.
+        for application, name in ((web, "dana"), (mobile, "person7")):
+            assert application.get(f"userinfo/{name}") == {"status": 401}
+            refused = {"status": 400, "error": "invalid_grant"}
+            assert application.get(f"refresh/{name}") == refused
+        with times.step("sign in here, at the same applications"):
+            evening.sign_in_all(visit, device)
         robot = requests.post(
-            moved.metadata["token_endpoint"], data={"grant_type": "client_credentials"},
-            auth=("robot", SECRET[::-1]), timeout=60,
+            f"{evening.issuer}/protocol/openid-connect/token", auth=("robot", SECRET[::-1]),
+            data={"grant_type": "client_credentials"}, timeout=60,
         )  # fmt: skip
         assert "access_token" in robot.json() or robot.json()["error"] == "invalid_target"
+        visit.sign_in_here(web, "dana")
+        visit.result(web)
+        visit.page.goto(f"{web.url}/sign-out/dana")
+        visit.page.wait_for_url(f"{web.url}/")
+    print(times)
+    record_property("timetable", str(times))
