@@ -207,6 +207,13 @@ class KeyRing:
         except (JoseError, ValueError, TypeError, RecursionError):
             return None
 
+    def has_key_of(self, token: str) -> bool:
+        """Return whether a JWT names a key of this ring, whether or not that has signed it."""
+        try:
+            return _header(token).get("kid") in self._view().public
+        except (ValueError, TypeError, RecursionError):
+            return False
+
     def jwks(self) -> bytes:
         """Return the public key set as JSON (RFC 7517 §5)."""
         return self._view().jwks

@@ -208,8 +208,8 @@ def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str |
     """Return the user that a hint names; it may be expired. Raises `InvalidRequest`."""
     if id_token_hint is None:
         return None
-    claims = context.key_ring().verify(id_token_hint, typ="JWT")
-    if claims is None or not context.settings().is_issuer(claims.get("iss")):
+    claims = tokens.claims_of_hint(id_token_hint)
+    if claims is None:
         raise flow_request.InvalidRequest(
             "invalid_request",
             "The 'id_token_hint' is no identity token of this server, or too old to be verified.",

@@ -11,7 +11,7 @@ from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
 from flask_login import current_user
 
-from sso import audit, context
+from sso import audit
 from sso.audit.events import Event
 from sso.config import urls
 from sso.flow.refusals import Cause, describe
@@ -67,8 +67,8 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
     def _claims(id_token_hint: str | None) -> dict[str, Any] | None:
         if id_token_hint is None:
             return None
-        claims = context.key_ring().verify(id_token_hint, typ="JWT")
-        if claims is None or not context.settings().is_issuer(claims.get("iss")):
+        claims = tokens.claims_of_hint(id_token_hint)
+        if claims is None:
             raise InvalidRequestError(
                 "The id_token_hint is no identity token of this server, or too old to be verified."
             )

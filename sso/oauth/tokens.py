@@ -234,6 +234,31 @@ def has_issuer_of(token: str, client: RegisteredClient) -> bool:
     return (unverified_claims(token) or {}).get("iss") == settings.issuer_of(client)
 
 
+def claims_of_hint(token: str) -> dict[str, Any] | None:
+    """Return the claims of an `id_token_hint`: an identity token of this server, however old.
+
+    Those of an earlier server, whose keys are not here, prove nothing: a hint with its issuer says
+    which client sends it (`aud`) and whom it expects (`sub`), as a client may say without proof,
+    and nothing more. So it names no session.
+    """
+    settings, claims = context.settings(), context.key_ring().verify(token, typ="JWT")
+    if claims is not None:
+        return claims if settings.is_issuer(claims.get("iss")) else None
+    claims = unverified_claims(token) or {}
+    issuer, client_id = claims.get("iss"), claims.get("aud")
+    if isinstance(client_id, list):  # the others are APIs; OIDC Core §2
+        client_id = claims.get("azp")
+    if (
+        not isinstance(issuer, str)
+        or issuer not in settings.aliases
+        or context.key_ring().has_key_of(token)
+    ):
+        return None
+    if not isinstance(client_id, str) or not client_id.isprintable():  # PostgreSQL takes no NUL
+        return None
+    return {"iss": issuer, "aud": client_id, "sub": claims.get("sub")}
+
+
 def facts_of_hint(token: str) -> dict[str, object]:
     """Return the claims of a refused `id_token_hint`, for `flask explain`."""
     claims = unverified_claims(token)
