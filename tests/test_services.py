@@ -651,6 +651,7 @@ CASES = [
     Case(mail_links.use, lambda w, _: mail_links.use(w.token("reset")[0], w.user)),
     plain(mail_links.redeem, "", lambda w: w.link("reset"), "reset"),
     plain(mail_links.end_before_factors, "", user),
+    plain(second_factors.end_what_was_before, "", user),
     plain(mail_links.bond, "", user),
     act(authentication.verify_password, "sign_in_failed", "", user, "wrong", None),
     act(authentication.verify_password, "", "", user, PASSWORD, None),
