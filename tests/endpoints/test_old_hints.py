@@ -79,8 +79,9 @@ def test_a_hint_of_another_person_or_client_gives_nothing(move: Move) -> None:
 
 @pytest.mark.parametrize(
     "claims",
-    [{"iss": "https://evil.example/realms/main"}, {"iss": ISSUER}, {"iss": None}, {"iss": [KEYCLOAK]}, {"aud": None},
-     {"aud": ["a", "b"]}, {"aud": "\x00"}, {"aud": ["a"], "azp": 7}],
+    [{"iss": "https://evil.example/realms/main"}, {"iss": ISSUER}, {"iss": None},
+     {"iss": [KEYCLOAK]}, {"aud": None}, {"aud": ["a", "b"]}, {"aud": "\x00"},
+     {"aud": ["a"], "azp": 7}],
     ids=str,
 )  # fmt: skip
 def test_hints_that_no_earlier_server_has_made(move: Move, claims: dict[str, Any]) -> None:
