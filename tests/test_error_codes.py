@@ -23,6 +23,7 @@ ALLOWED = (
     *("{Message('a mail'):", "{N_('Emails'):"),
     *("IDENTITIES not in person.lost", "factor == notifications.APP_NAME", "word in 'true yes t'"),
     *("name not in (APPS, KEYS, CODES, IDENTITIES)", "'recovery codes' not in earlier_labels"),
+    "{'group': 'Groups', 'role': 'Roles'",  # the kinds of things in a report of a migration
     "{'clients': 5000, 'groups': 20000",  # the parts of a realm, with the most of each
     "refusal == _TURNED_AWAY",  # a value within a signed request
     "line.partition(': ')",  # the name of a setting, before what is wrong with it

@@ -39,6 +39,9 @@ INTERNALS: dict[str, dict[str, str]] = {
         "g.csrf_token": "Flask-WTF keeps the token of the cookie that a sign-in replaces",
         "session._id": "Flask-Login stores a digest of the IP address, which nobody reads",
     },
+    "sso.imports.sqlite_files": {
+        "connection.text_factory": "the documented way to say how sqlite3 decodes texts"
+    },
     "sso.metrics.exporter": {
         "values.ValueClass": "prometheus_client chooses it when it is imported, before the folder "
         "of its files is known"

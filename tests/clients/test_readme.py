@@ -283,6 +283,10 @@ NOT_RUN = {
         "a setting; tests/services/test_custom_roles.py has such roles",
     'SSO_ADMIN_ROLES="hr-paris=people-write groups, auditors=audit"':
         "a setting; tests/services/test_limited_roles.py has such roles",
+    'SSO_ADMIN_ROLES="wiki-team=applications audit"':
+        "a setting; tests/endpoints/admin/test_roles_of_applications.py has such roles",
+    "CREATE EXTENSION IF NOT EXISTS pg_trgm;":
+        "statements for a database above 100,000 people; tests/store/test_migrations.py",
     'attributes = { "department" = "department", "employeeNumber" = "staff_number" }':
         "a key of a provider; tests/endpoints/test_directory_sign_in.py has such ones",
     'SSO_ISSUER_ALIASES="https://login.example.com/realms/main=keycloak"':
