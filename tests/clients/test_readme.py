@@ -274,7 +274,7 @@ NOT_RUN = {
     ".venv/bin/flask client update Wiki --add-scim-attribute title=attribute:job_title": _OUTWARDS,
     ".venv/bin/flask client update Wiki --scim-groups": _OUTWARDS,
     ".venv/bin/flask client update Wiki --add-claim groups=groups:":
-        "tests/services/test_own_claims.py has such claims",
+        "tests/endpoints/test_own_claims.py has such claims",
     ".venv/bin/flask scim plan Wiki": _OUTWARDS,
     ".venv/bin/flask scim deliveries Wiki --person dana@example.com": "tests/provisioning/"
     "test_deliveries.py runs it",
