@@ -31,6 +31,7 @@ from sso.oauth import (
     client_authentication,
     device_authorization,
     document_clients,
+    foreign_secrets,
     metadata,
 )
 from sso.oauth.authlib_request import (
@@ -76,11 +77,16 @@ def token() -> Response:
     client_authentication.examine_assertion(request, "token")
     if request.payload.grant_type == JWT_BEARER:
         jwt_bearer.read_keys(request)
-    with transaction.Transaction() as changes:
-        request.connection = changes.connection
-        response = server.create_token_response(request)
-        if response.status_code == 200 or request.keep_changes:
-            changes.commit()
+
+    def answer() -> Response:
+        with transaction.Transaction() as changes:
+            request.connection = changes.connection
+            response: Response = server.create_token_response(request)
+            if response.status_code == 200 or request.keep_changes:
+                changes.commit()
+        return response
+
+    response = foreign_secrets.answered(request, answer)
     counters.token_request(request.payload.grant_type, request.error)
     if request.error is None:
         _record(request)
@@ -145,8 +151,13 @@ def _answer(name: str) -> Response:
         refused: Response = server.handle_error_response(None, error)
         return refused
     client_authentication.examine_assertion(request, name)
-    request.connection = database.session_connection()
-    response: Response = server.create_endpoint_response(name, request)
+
+    def answer() -> Response:
+        request.connection = database.session_connection()
+        response: Response = server.create_endpoint_response(name, request)
+        return response
+
+    response = foreign_secrets.answered(request, answer)
     if response.status_code == 200:
         db.session.commit()
     return response
@@ -234,15 +245,19 @@ def pushed_request() -> Response:
     context.key_ring().refresh()
     client_authentication.examine_assertion(request, "pushed_authorization_request")
     signed = authorization_request.examine_request_object(request.payload.data)
-    with transaction.Transaction() as changes:
-        request.connection = changes.connection
-        try:
-            answer = authorization_request.push(server, request, signed)
-        except OAuth2Error as error:
-            error.redirect_uri = None  # the answer is for the backend (§2.3)
-            return refuse(request, error)
-        changes.commit()
-    return Response(json.dumps(answer), status=201, headers=default_json_headers)
+
+    def answer() -> Response:
+        with transaction.Transaction() as changes:
+            request.connection = changes.connection
+            try:
+                members = authorization_request.push(server, request, signed)
+            except OAuth2Error as error:
+                error.redirect_uri = None  # the answer is for the backend (§2.3)
+                return refuse(request, error)
+            changes.commit()
+        return Response(json.dumps(members), status=201, headers=default_json_headers)
+
+    return foreign_secrets.answered(request, answer)
 
 
 def device_authorization_request() -> Response:
@@ -254,12 +269,16 @@ def device_authorization_request() -> Response:
         refused: Response = server.handle_error_response(None, error)
         return refused
     client_authentication.examine_assertion(request, "device_authorization")
-    with transaction.Transaction() as changes:
-        request.connection = changes.connection
-        response = device_authorization.answer(server, request)
-        if response.status_code == 200:
-            changes.commit()
-    return response
+
+    def answer() -> Response:
+        with transaction.Transaction() as changes:
+            request.connection = changes.connection
+            response = device_authorization.answer(server, request)
+            if response.status_code == 200:
+                changes.commit()
+        return response
+
+    return foreign_secrets.answered(request, answer)
 
 
 _ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"

@@ -64,6 +64,7 @@ class ProtocolRequest(OAuth2Request):
         self.form_values = form or {}
         self.used_basic = False
         self.examined: Examined | None = None  # the assertion of the client
+        self.foreign_digest: str | None = None  # see `foreign_secrets`; "" if the secret is wrong
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
         self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)

@@ -121,7 +121,7 @@ def _authenticated(
     else:
         secret = credentials.client_secret
         is_right = client.check_client_secret(secret) or foreign_secrets.is_right(
-            request.connection, client, secret
+            request, client, secret
         )
     basic = credentials.method == "client_secret_basic"
     if client is None or not is_right:
