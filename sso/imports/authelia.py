@@ -26,7 +26,7 @@ from sso.imports.foreign_factors import BROKEN_KEYS, MOST_PASSKEYS, OTHER_APPS, 
 from sso.imports.person import APPS, KEYS, SHOWN, Factors, FileProblem, Person, mapping, text
 from sso.imports.sqlite_files import Database
 from sso.imports.system import System
-from sso.imports.yaml_values import is_on, listed, word
+from sso.imports.yaml_files import is_on, listed, word
 
 KIND = "authelia"
 MOST_GROUPS, MOST_CLIENTS = 20_000, 5_000

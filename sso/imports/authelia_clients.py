@@ -17,7 +17,7 @@ from sso.config.client_fields import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REF
 from sso.imports.drafts import BAD_CLIENT_ID, CLIENT_ID, NEW_CLIENT_ID, REDIRECT, Answers, Draft
 from sso.imports.findings import Fate
 from sso.imports.person import mapping, text
-from sso.imports.yaml_values import is_on, listed, word
+from sso.imports.yaml_files import is_on, listed, word
 from sso.process.program import COMMAND
 
 ONE_FACTOR, TWO_FACTOR, DENY = "one_factor", "two_factor", "deny"

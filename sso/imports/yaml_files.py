@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from sso.imports.person import FileProblem
+from sso.imports.person import FileProblem, text
 
 MOST_BYTES = 64 * 1024 * 1024
 MOST_NODES = 3_000_000
@@ -20,6 +20,8 @@ DEEPEST = 40
 _MERGE = "<<"
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _TEMPLATE = "{{"
+_NULL = ("", "~", "null", "Null", "NULL")
+_TRUE = ("true", "yes", "on", "y", "1")
 _RENDER = "it has template filters; give the file as they make it: authelia config template"
 
 
@@ -130,3 +132,21 @@ def _merge(done: _Open) -> None:
             raise _Fault("<< names what is no object")
         for key, value in entry.items():
             done.value.setdefault(key, value)
+
+
+def word(value: Any) -> str:
+    """Return a text; "" for null, and for what is no text."""
+    plain = text(value)
+    return "" if plain in _NULL else plain
+
+
+def is_on(value: Any) -> bool:
+    """Return whether a switch is on."""
+    return text(value).lower() in _TRUE
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list; one value stands for a list of it."""
+    if isinstance(value, list):
+        return value
+    return [value] if word(value) else []
