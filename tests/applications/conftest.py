@@ -31,17 +31,18 @@ class Person:
 
 DANA = Person("Dana Demo", "dana@example.com")  # of the administrators' group
 SAM = Person("Sam Sample", "sam@example.com")
+DESKS = {DANA: "north-1", SAM: "south-2"}  # an attribute that the operator defined
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("server"), workers=1).running() as server:
+        server.flask("attribute", "define", "desk", "--type", "string")
         for person, groups in ((DANA, [ADMINS, "staff"]), (SAM, ["staff"])):
             create = ["user", "create", "--email", person.email, "--name", person.name]
             memberships = [word for group in groups for word in ("--group", group)]
-            server.flask(
-                *create, *memberships, "--email-verified", "--password-stdin", stdin=PASSWORD
-            )
+            create += ["--set-attribute", f"desk={DESKS[person]}", *memberships]
+            server.flask(*create, "--email-verified", "--password-stdin", stdin=PASSWORD)
         yield server
 
 
@@ -49,6 +50,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def connect(server: Server, tmp_path: Path) -> Connect:
     """Register an application by its preset: `connect(name, *options)`."""
     return lambda *arguments: Application(tmp_path, server, *arguments)
+
+
+def give_roles_and_desk(app: Application, server: Server) -> None:
+    """Register roles of the application, and a claim of its own."""
+    server.flask(
+        *("client", "update", app.registered["client_id"]),
+        *("--add-role", f"admin={ADMINS}", "--add-role", "editor=staff"),
+        *("--add-claim", "desk=attribute:desk"),
+    )
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Debian's Apache with mod_auth_openidc, in front of an application that trusts its headers."""
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,16 @@ from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from tests.applications.conftest import ADMINS, DANA, SAM, Connect, press, sign_in
+from tests.applications.conftest import (
+    ADMINS,
+    DANA,
+    DESKS,
+    SAM,
+    Connect,
+    give_roles_and_desk,
+    press,
+    sign_in,
+)
 from tests.support.processes import Server, free_port, require
 
 MODULES = Path("/usr/lib/apache2/modules")
@@ -33,7 +43,7 @@ def behind() -> Iterator[str]:
 
     @Request.application
     def show(request: Request) -> Response:
-        names = ("User", "Email", "Name", "Groups")
+        names = ("User", "Email", "Name", "Groups", "Roles", "Desk")
         return Response("\n".join(f"{n}: {request.headers.get('X-Remote-' + n)}" for n in names))
 
     port = free_port()
@@ -72,6 +82,8 @@ def test_apache(connect: Connect, page: Page, tmp_path: Path, behind: str, serve
             f"Email: {DANA.email}",
             f"Name: {DANA.name}",
             f"Groups: {ADMINS},staff",
+            "Roles: None",
+            "Desk: None",
         ]
         page.goto(app.printed("Sign-out link").strip())
         expect(page.get_by_label("Password", exact=True)).to_be_visible()
@@ -84,3 +96,27 @@ def test_apache(connect: Connect, page: Page, tmp_path: Path, behind: str, serve
         page.goto(app.url)
         sign_in(page, SAM)
         expect(page.get_by_role("heading")).to_have_text("Forbidden")
+
+    # The same with roles and a claim of its own.
+    give_roles_and_desk(app, server)
+    protected = (tmp_path / "auth_openidc.conf").read_text()
+    requirement = re.compile(r"Require claim .*")
+    assert len(requirement.findall(protected)) == 1
+    for role, may_enter in (("admin", False), ("editor", True)):
+        text = requirement.sub(f"Require claim roles:{role}", protected)
+        (tmp_path / "auth_openidc.conf").write_text(text)
+        mark = "    RequestHeader set X-Remote-Name"
+        assert mark in site
+        headers = "".join(
+            f'    RequestHeader set X-Remote-{name.title()} "expr=%{{env:OIDC_CLAIM_{name}}}"\n'
+            for name in ("roles", "desk")
+        )
+        configuration = modules + own + site.replace(mark, headers + mark)
+        (tmp_path / "apache2.conf").write_text(configuration)
+        with app.running(apache, "-D", "FOREGROUND", "-f", str(tmp_path / "apache2.conf")):
+            page.goto(app.url)
+            if may_enter:
+                *_, roles, desk = page.locator("body").inner_text().split("\n")
+                assert (roles, desk) == ("Roles: editor", f"Desk: {DESKS[SAM]}")
+            else:
+                expect(page.get_by_role("heading")).to_have_text("Forbidden")

@@ -3,8 +3,19 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.applications.conftest import ADMINS, DANA, SAM, Connect, press, sign_in, sign_out
+from tests.applications.conftest import (
+    ADMINS,
+    DANA,
+    DESKS,
+    SAM,
+    Connect,
+    give_roles_and_desk,
+    press,
+    sign_in,
+    sign_out,
+)
 from tests.applications.software import Application, python
+from tests.support.processes import Server
 
 # The project's own page, as every project has one.
 PAGES = '''
@@ -14,6 +25,7 @@ from django.template import engines
 PAGE = """{load}
 <p id=user>{{{{ user.get_full_name }}}} {{{{ user.email }}}}</p>
 <p id=staff>{{{{ user.is_staff }}}} {{{{ user.is_superuser }}}}</p>
+<p id=desk>{{{{ user.socialaccount_set.first.extra_data.userinfo.desk }}}}</p>
 <a href="{sign_in}">Sign in</a>
 <form method=post action="{sign_out}">{{% csrf_token %}}<button>Sign out</button></form>"""
 
@@ -35,7 +47,7 @@ def project(app: Application, load: str, sign_in: str, sign_out: str) -> None:
         file.write(PAGES.format(load=load, sign_in=sign_in, sign_out=sign_out))
 
 
-def test_django_allauth(connect: Connect, page: Page) -> None:
+def test_django_allauth(connect: Connect, page: Page, server: Server) -> None:
     app = connect("django-allauth", "--option", f"admin_group={ADMINS}")
     project(
         app,
@@ -65,6 +77,28 @@ def test_django_allauth(connect: Connect, page: Page) -> None:
         sign_in(page, SAM)
         expect(page.locator("#user")).to_have_text(f"{SAM.name} {SAM.email}")
         expect(page.locator("#staff")).to_have_text("False False")
+        press(page.get_by_role("button", name="Sign out"))
+        sign_out(page)
+
+    # The same with roles and a claim of its own: editors are in the staff, too.
+    give_roles_and_desk(app, server)
+    adapter = app.folder / "sso_adapter.py"
+    before = 'user.is_staff = user.is_superuser = ADMIN_GROUP in userinfo.get("groups", [])'
+    assert before in adapter.read_text()
+    after = (
+        'user.is_staff = "editor" in userinfo["roles"]\n'
+        '        user.is_superuser = "admin" in userinfo["roles"]'
+    )
+    adapter.write_text(adapter.read_text().replace(before, after))
+    with app.running("python", "manage.py", "runserver", "--noreload", str(app.port)):
+        for person, staff in ((DANA, "True True"), (SAM, "True False")):
+            page.goto(f"{app.url}/accounts/oidc/sso/login/")
+            press(page.get_by_role("button", name="Continue"))
+            sign_in(page, person)
+            expect(page.locator("#staff")).to_have_text(staff)
+            expect(page.locator("#desk")).to_have_text(DESKS[person])
+            press(page.get_by_role("button", name="Sign out"))
+            sign_out(page)
 
 
 @pytest.mark.exhaustive
