@@ -374,6 +374,8 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     # When its metadata document was read, of a client that has one.
     document_read_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Whether somebody with limits did so: they enable only what one of them disabled.
+    disabled_within_limits: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
     # Incremented by each change, so that of two changes based on the same version, one is refused.

@@ -64,6 +64,8 @@ class User(Base):
     # Incremented to forget all browsers that the user has signed in from (`device_cookie`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Whether somebody with limits did so: they enable only what one of them disabled.
+    disabled_within_limits: Mapped[bool] = mapped_column(default=False, server_default=false())
     # When the account ends: from then on every check refuses it, and the worker disables it, at
     # the same moment in `disabled_at`. `search_indexes` has the index.
     ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -78,7 +78,7 @@ def create(
     user = _new(user_id, email_verified=email_verified)
     if password_hash:
         user.password_hash = importing.accept_hash(password_hash)
-    users.set_disabled(user, disabled)
+    users.set_disabled(user, disabled, within_limits=roles.is_limited(actor))
     _provision(user, provisioned)
     attribute_values.hold(attributes)
     _add(
@@ -177,7 +177,9 @@ def update(
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
     _flush(user)
-    switch(user, before, email_verified, disabled)
+    if disabled is False:
+        roles.require_may_enable(actor, user)
+    switch(user, before, email_verified, disabled, within_limits=roles.is_limited(actor))
     if disabled:
         identities.forget_bars(user.id)
     changes = differences.between(before, _whole(user))
@@ -205,7 +207,7 @@ def choose_language(actor: Actor, user: User, tag: str | None) -> None:
 def disable(actor: Actor, user: User) -> None:
     """Lock a user out at once: all sessions and grants end. Raises `NotAllowed`."""
     _lock(actor, user, keeps_access=False)
-    users.set_disabled(user, True)
+    users.set_disabled(user, True, within_limits=roles.is_limited(actor))
     revocation.everything_of_user(user.id, "user_disabled")
     api_tokens.end_of(actor, [user.id], "owner_disabled")
     audit.event(Event.USER_DISABLED, user=user.id)
@@ -215,6 +217,7 @@ def disable(actor: Actor, user: User) -> None:
 def enable(actor: Actor, user: User) -> None:
     """Let a user sign in again; what was ended stays ended. Raises `NotAllowed`."""
     _lock(actor, user)
+    roles.require_may_enable(actor, user)
     if user.disabled_at is None:  # the account has ended, and the worker has not seen to it
         revocation.everything_of_user(user.id, "user_disabled")
     users.set_disabled(user, False)
@@ -391,7 +394,12 @@ def owner_of(email: str) -> UUID | None:
 
 
 def switch(
-    user: User, before: Mapping[str, Any], email_verified: bool | None, disabled: bool | None
+    user: User,
+    before: Mapping[str, Any],
+    email_verified: bool | None,
+    disabled: bool | None,
+    *,
+    within_limits: bool = False,
 ) -> None:
     """Set the fields that depend on the email address, and those that are on or off."""
     if user.email != before["email"]:
@@ -400,7 +408,7 @@ def switch(
     if email_verified is not None:
         user.email_verified = email_verified
     if disabled is not None and disabled != user.is_disabled:
-        users.set_disabled(user, disabled)
+        users.set_disabled(user, disabled, within_limits=within_limits)
 
 
 def edit(

@@ -365,7 +365,7 @@ def disable(actor: Actor, client_id: str) -> Client:
     """
     roles.require_reach_client(actor, client_id)
     client = _locked(client_id)
-    clients.set_disabled(client, True)
+    clients.set_disabled(client, True, within_limits=roles.is_limited(actor))
     db.session.flush()
     _end_access(client_id, client_work.END)
     audit.event(Event.CLIENT_DISABLED, client=client_id)
@@ -388,6 +388,7 @@ def enable(actor: Actor, client_id: str) -> Client:
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     _require_ended(client_id)
+    roles.require_may_enable(actor, client)
     clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client

@@ -11,7 +11,7 @@ from sso.flow import permissions
 from sso.flow.permissions import PEOPLE, Permission, Rights, lacking
 from sso.i18n import N_
 from sso.i18n.message import Message
-from sso.models import User
+from sso.models import Client, User
 from sso.process.program import COMMAND
 from sso.store import users
 
@@ -25,6 +25,9 @@ _MORE = N_(
 _OUTSIDE = N_("You can manage only your groups and their members.")
 _OTHER_APPLICATION = N_("You can manage only your applications.")
 _OTHER_FIELDS = N_("Only those who manage all applications can change this: %(names)s")
+_DISABLED_BY_OTHERS = N_(
+    "Somebody with more permissions than you have disabled this. Ask an administrator to enable it."
+)
 _GROWING = N_(
     "You can add only people whom you manage already to a group whose members you manage."
 )
@@ -125,6 +128,23 @@ def require_reach(actor: Actor, user: User) -> None:
     """Raise `NotAllowed` unless what the service needs holds for this user."""
     if actor.permissions is not None and actor.rights.over(user.groups).isdisjoint(actor.needs):
         raise NotAllowed(_OUTSIDE)
+
+
+def is_limited(actor: Actor) -> bool:
+    """Return whether what the service needs holds for the actor only within limits."""
+    return bool(actor.needs) and not any(map(actor.may, actor.needs))
+
+
+def require_may_enable(actor: Actor, thing: User | Client) -> None:
+    """Raise `NotAllowed` if somebody without limits has disabled this, and the actor has limits.
+
+    The end of an account is a field as others, which those who manage the person may change.
+    """
+    if not is_limited(actor) or thing.disabled_at is None or thing.disabled_within_limits:
+        return
+    if isinstance(thing, User) and thing.disabled_at == thing.ends_at:
+        return
+    raise NotAllowed(_DISABLED_BY_OTHERS)
 
 
 def may_help(actor: Actor, user: User) -> bool:

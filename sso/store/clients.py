@@ -353,8 +353,16 @@ def remove(client: Client) -> None:
     db.session.execute(delete(PushedRequest).where(PushedRequest.client_id == client.client_id))
 
 
-def set_disabled(client: Client, is_disabled: bool) -> None:
-    """Disable a client, since now unless it already is; or enable it. Only changes the object."""
+def set_disabled(client: Client, is_disabled: bool, *, within_limits: bool = False) -> None:
+    """Disable a client, since now unless it already is; or enable it. Only changes the object.
+
+    `within_limits`: somebody does so whose permission has limits.
+    """
+    client.disabled_within_limits = (
+        is_disabled
+        and within_limits
+        and (client.disabled_at is None or client.disabled_within_limits)
+    )
     client.disabled_at = (client.disabled_at or clock.now()) if is_disabled else None
 
 

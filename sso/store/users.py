@@ -252,14 +252,22 @@ def lock_all(ids: Collection[UUID]) -> None:
 
 
 def set_disabled(
-    user: User, is_disabled: bool, directory: Identity | None = None, at: datetime | None = None
+    user: User,
+    is_disabled: bool,
+    directory: Identity | None = None,
+    at: datetime | None = None,
+    *,
+    within_limits: bool = False,
 ) -> None:
     """Disable or enable a user. `directory`: the identity whose directory does so, no operator.
 
     The same moment on both tells later that only the directory has disabled the user. `at`: the
     end of the account, which tells the same about that. To enable a user removes an end that has
-    passed.
+    passed. `within_limits`: somebody does so whose permission has limits.
     """
+    user.disabled_within_limits = (
+        is_disabled and within_limits and (user.disabled_at is None or user.disabled_within_limits)
+    )
     user.disabled_at = (at or clock.now()) if is_disabled else None
     if directory:
         directory.barred_at = user.disabled_at

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.test_services as usual
-from sso import clock
+from sso import audit
+from sso import clock as sso_clock
 from sso.audit import Actor
 from sso.config.settings import load_settings
 from sso.errors import NotAllowed
@@ -31,6 +32,7 @@ from sso.models import User
 from sso.services import accounts, attributes, credentials, group_editing, group_owners, roles
 from sso.services.changes import ListEdit
 from sso.store import named_groups, users
+from tests.conftest import Clock
 from tests.support.administration import staff_of
 from tests.support.factories import make_user
 from tests.test_services import CASES, Case, World, world  # noqa: F401  # a fixture
@@ -276,7 +278,7 @@ def own(by: Actor, user: User, name: str) -> Any:
 
 
 def end(by: Actor, user: User, name: str) -> Any:
-    at = (clock.now() + timedelta(days=1)).isoformat()
+    at = (sso_clock.now() + timedelta(days=1)).isoformat()
     return group_editing.change(by, group_id(name), added=[user.id], ends_at=at)
 
 
@@ -302,12 +304,12 @@ def test_an_ended_membership_reaches_nobody(app: Flask) -> None:
     by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
     with app.app_context():
         user = loaded(dana)
-        user.set_group_ends({"paris": (clock.now() + timedelta(seconds=2)).isoformat()})
+        user.set_group_ends({"paris": (sso_clock.now() + timedelta(seconds=2)).isoformat()})
         db.session.commit()
         accounts.update(by, dana.id, name="Dora")
         db.session.rollback()
         user = loaded(dana)
-        user.set_group_ends({"paris": (clock.now() - timedelta(seconds=1)).isoformat()})
+        user.set_group_ends({"paris": (sso_clock.now() - timedelta(seconds=1)).isoformat()})
         db.session.commit()
         for call in (
             lambda: accounts.update(by, dana.id, name="Dora"),
@@ -448,3 +450,81 @@ def test_a_stale_page_says_nothing_about_others(app: Flask) -> None:
     by, dana = staff_of(app, "hr"), make_user(app, name="Secret")
     with app.app_context(), pytest.raises(NotAllowed):
         accounts.update(by, dana.id, name="X", seen={"name": "Dana"})
+
+
+# Who enables whom
+
+
+def enable_by_form(by: Actor, user: User) -> None:
+    accounts.update(by, user.id, disabled=False)
+
+
+@pytest.mark.parametrize("enable", [accounts.enable, enable_by_form])
+@pytest.mark.parametrize(
+    ("disabled_by", "enabled_by", "may"),
+    [
+        (["hr"], ["hr"], True),
+        (["hr", ADMINS], ["hr"], False),
+        ([ADMINS], ["hr"], False),
+        ([ADMINS], ["all-hr"], True),
+        (["all-hr"], ["hr"], False),
+        (["all-hr"], ["hr", "all-hr"], True),
+        (["hr"], ["all-hr"], True),
+        (["hr"], ["support"], False),
+        ([], ["hr"], False),  # at the command line
+        ([], ["all-hr"], True),
+        (["hr"], [], True),
+    ],
+    ids=str,
+)
+def test_a_limited_role_enables_only_whom_one_has_disabled(
+    app: Flask,
+    disabled_by: list[str],
+    enabled_by: list[str],
+    may: bool,
+    enable: Callable[[Actor, User], None],
+) -> None:
+    make_user(app, "ada@example.com", groups=[ADMINS])  # the last one stays
+    operator = staff_of(app, *disabled_by) if disabled_by else Actor("olga")
+    same = enabled_by == disabled_by
+    by = operator if same else staff_of(app, *enabled_by) if enabled_by else Actor("olga")
+    dana = make_user(app, groups=["paris"])
+    with app.app_context():
+        accounts.disable(operator, loaded(dana))
+        db.session.commit()
+        if may:
+            enable(by, loaded(dana))
+        else:
+            with pytest.raises(NotAllowed):
+                enable(by, loaded(dana))
+            db.session.rollback()
+        assert loaded(dana).is_disabled is not may
+
+
+@pytest.mark.parametrize("first", ["hr", "all-hr"])
+def test_whom_both_disabled_only_the_one_without_limits_enables(app: Flask, first: str) -> None:
+    by, other, dana = staff_of(app, "hr"), staff_of(app, "all-hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        for operator in (by, other) if first == "hr" else (other, by):
+            accounts.disable(operator, loaded(dana))
+            db.session.commit()
+        with pytest.raises(NotAllowed, match="more permissions"):
+            accounts.enable(by, loaded(dana))
+        db.session.rollback()
+        accounts.enable(other, loaded(dana))
+        db.session.commit()
+        accounts.disable(by, loaded(dana))  # nothing of before counts
+        accounts.enable(by, loaded(dana))
+
+
+def test_a_limited_role_moves_an_end_that_has_passed(app: Flask, clock: Clock) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        accounts.update(Actor("olga"), dana.id, ends_at="2026-12-01")
+        db.session.commit()
+        clock.move(days=20)
+        accounts.end_due(audit.SYSTEM)
+        db.session.commit()
+        assert loaded(dana).disabled_at
+        accounts.enable(by, loaded(dana))
+        assert not loaded(dana).is_disabled

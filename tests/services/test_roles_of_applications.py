@@ -340,3 +340,47 @@ def test_nobody_takes_over_more_than_they_have(
         else:
             with pytest.raises(NotAllowed):
                 accounts.update(by, user.id, memberships=edit)
+
+
+@pytest.mark.parametrize(
+    ("disabled_by", "enabled_by", "may"),
+    [
+        (["wiki-team"], ["wiki-team"], True),
+        (["wiki-team"], ["all-apps"], True),
+        (["all-apps"], ["wiki-team"], False),
+        (["all-apps"], ["wiki-team", "all-apps"], True),
+        (["sso-administrators"], ["wiki-team"], False),
+        (["wiki-team"], ["shop-team"], False),
+        ([], ["wiki-team"], False),  # at the command line
+        (["wiki-team"], [], True),
+    ],
+    ids=str,
+)
+def test_a_limited_role_enables_only_what_one_has_disabled(
+    app: Flask, wiki: str, disabled_by: list[str], enabled_by: list[str], may: bool
+) -> None:
+    operator = staff_of(app, *disabled_by) if disabled_by else Actor("olga")
+    same = enabled_by == disabled_by
+    by = operator if same else staff_of(app, *enabled_by) if enabled_by else Actor("olga")
+    with app.app_context():
+        clients.disable(operator, wiki)
+        db.session.commit()
+        if may:
+            assert clients.enable(by, wiki).disabled_at is None
+        else:
+            with pytest.raises(NotAllowed):
+                clients.enable(by, wiki)
+
+
+def test_what_both_disabled_only_the_one_without_limits_enables(app: Flask, wiki: str) -> None:
+    by, other = staff_of(app, "wiki-team"), staff_of(app, "all-apps")
+    for first, second in ((by, other), (other, by)):
+        with app.app_context():
+            clients.disable(first, wiki)
+            clients.disable(second, wiki)
+            db.session.commit()
+            with pytest.raises(NotAllowed, match="more permissions"):
+                clients.enable(by, wiki)
+            db.session.rollback()
+            clients.enable(other, wiki)
+            db.session.commit()
