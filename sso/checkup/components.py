@@ -35,7 +35,7 @@ from sso.models import KeyState
 from sso.process.program import COMMAND
 from sso.ratelimit import storage
 from sso.services.importing import MOST_SECONDS
-from sso.store import clients, factors, outbox, users
+from sso.store import clients, factors, outbox, password_hashes
 from sso.store import keys as stored_keys
 from sso.store import provisioning as stored_provisioning
 from sso.store import webhooks as stored_webhooks
@@ -262,7 +262,7 @@ def database() -> Findings:
 
 def imported_passwords() -> Findings:
     """Check how much CPU time imported hashes add to each wrong password."""
-    methods = users.foreign_hash_methods()
+    methods = password_hashes.foreign_hash_methods()
     db.session.rollback()
     if not methods:
         yield ok("imported passwords", Message("no hashes of other systems are left"))

@@ -22,7 +22,7 @@ from sso.imports import reading
 from sso.imports.person import FileProblem, Person
 from sso.services import importing
 from sso.services.importing import MOST_METHODS, Fate, Methods, Outcome, Rules
-from sso.store import users
+from sso.store import password_hashes
 
 _MOST_REASONS, _MOST_EXAMPLES, _SHOWN = 50, 100, 5
 _OTHER = "other reasons"
@@ -176,7 +176,7 @@ def import_(
     not changed, so that the command can be repeated after an interruption. No mails are sent.
     """
     source = source or kind
-    methods = Methods(users.foreign_hash_methods(), any_cost=slow_passwords)
+    methods = Methods(password_hashes.foreign_hash_methods(), any_cost=slow_passwords)
     rules = Rules(source, allow_admins, drop_passwords, is_plan, methods)
     report, problem = Report(), None
     label = "Reading" if is_plan else "Importing"
@@ -189,7 +189,9 @@ def import_(
                 report.add(_carry_out(batch, rules))
         except FileProblem as error:
             problem = error
-    seconds = foreign_hashes.seconds({*users.foreign_hash_methods(), *report.hash_methods})
+    seconds = foreign_hashes.seconds(
+        {*password_hashes.foreign_hash_methods(), *report.hash_methods}
+    )
     db.session.rollback()
     if as_json:
         print_json({"applied": not is_plan, "complete": not problem, **report.as_json()})

@@ -38,7 +38,7 @@ from sso.services.checks import Invalid
 from sso.services.importing import Fate as ImportFate
 from sso.services.importing import Methods, Outcome, Rules
 from sso.services.migrating import Kept, NewClient, PlannedClient, Update
-from sso.store import users
+from sso.store import password_hashes
 
 _TRIES = 3
 CONSENTS = "consents"
@@ -196,7 +196,7 @@ def run(
         source = f"{system.kind}:{choices.source or system.name}"[:100]
         migration = Migration(system, source, choices.is_plan)
         _require_clients(system, answers)
-        methods = Methods(users.foreign_hash_methods(), any_cost=choices.slow_passwords)
+        methods = Methods(password_hashes.foreign_hash_methods(), any_cost=choices.slow_passwords)
         methods.refuse_slowest(system.hash_methods)
         rules = Rules(
             source, choices.allow_admins, choices.drop_passwords, choices.is_plan, methods

@@ -45,6 +45,7 @@ def prepare(app: Flask) -> None:
         kept: KeptConnections = postgresql.KeptSessions(engine)
     else:
         kept = KeptConnections(engine)
+    app.extensions["sso.kept_connections"] = kept
     app.extensions["sso.connection"] = kept.take
     app.teardown_appcontext(end_session)  # runs before Flask-SQLAlchemy's own
 

@@ -83,7 +83,15 @@ def insert_or_ignore(table: type[Base], rows: Sequence[Mapping[str, Any]]) -> No
 def lock(
     model: type[Row], keep: InstrumentedAttribute[Any], *conditions: ColumnElement[bool]
 ) -> Row | None:
-    """Lock a row until the transaction ends, and return it as it is now; `None` if there is none.
+    """Lock a row until the transaction ends, and return it as it is now, or `None`."""
+    row: Row | None = db.session.scalar(locking(model, keep, *conditions))
+    return row
+
+
+def locking(
+    model: type[Base], keep: InstrumentedAttribute[Any], *conditions: ColumnElement[bool]
+) -> Any:
+    """Return the statement of `lock`, to be built once.
 
     It sets the column `keep`, and those that change with each update, to their own values: SQLite
     has no FOR UPDATE.
@@ -91,12 +99,8 @@ def lock(
     columns = [keep, *(column for column in model.__table__.c if column.onupdate is not None)]
     unchanged = {column: column for column in columns}
     statement: Any = update(model).where(*conditions).values(unchanged)
-    row: Row | None = db.session.scalar(
-        statement.returning(model).execution_options(
-            populate_existing=True, synchronize_session=False
-        )
-    )
-    return row
+    statement = statement.returning(model)
+    return statement.execution_options(populate_existing=True, synchronize_session=False)
 
 
 LOCK_KIND = 0x73736F  # "sso": the first half of the keys of this server's advisory locks

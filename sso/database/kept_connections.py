@@ -30,6 +30,11 @@ class KeptConnections:
         self._inherited: list[Connection] = []
         event.listen(engine, "engine_disposed", self._close_idle)
 
+    @property
+    def idle(self) -> int:
+        """How many connections wait. The pool counts them among those that it has lent."""
+        return len(self._idle)
+
     @contextmanager
     def take(self) -> Iterator[Connection]:
         """Lend a connection to the block. Changes that are not committed are rolled back.

@@ -9,7 +9,7 @@ from flask import abort, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, clock, context
+from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.config.upstream.provider import Provider
@@ -30,7 +30,7 @@ from sso.mfa import passkeys, policy
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
 from sso.services import agent_identity, authentication, sign_in_codes
-from sso.store import identities, users
+from sso.store import identities, password_hashes
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.pending_request import PendingRequest
@@ -203,10 +203,10 @@ def _select_account(
 
 def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User | None:
     account = attempt.known_account
-    user = users.find_by_email(email) if "\0" not in email else None
-    imported = users.foreign_hash_methods()
-    # The transaction must not wait for Argon2. A rollback would read the user again.
-    db.session.commit()
+    with database.reading() as connection:
+        user = password_hashes.find_password_owner(connection, email) if "\0" not in email else None
+    imported = password_hashes.foreign_hash_methods()
+    db.session.commit()  # the transaction must not wait for Argon2
     if not authentication.verify_password(audit.USER, user, password, account, imported=imported):
         attempt.failed()
         return None

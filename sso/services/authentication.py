@@ -22,6 +22,7 @@ from sso.mfa.policy import Proof, with_second
 from sso.models import BrowserSession, UpstreamSession, User
 from sso.services import notifications, revocation, roles
 from sso.store import identities, sessions, users
+from sso.store.password_hashes import PasswordOwner
 from sso.store.sessions import CurrentSession
 
 _TOUCH_EVERY = timedelta(minutes=1)
@@ -49,7 +50,7 @@ class SignInEnded(Exception):
 @audit.acting
 def verify_password(
     actor: Actor,
-    user: User | None,
+    user: User | PasswordOwner | None,
     password: str,
     account: str | None,
     failed: Event = Event.SIGN_IN_FAILED,
@@ -73,7 +74,7 @@ def verify_password(
     return False
 
 
-def lock_verified(user: User, password: str, account: str | None) -> User | None:
+def lock_verified(user: User | PasswordOwner, password: str, account: str | None) -> User | None:
     """Lock the user after `verify_password`; rehash the password if the parameters have changed.
 
     Returns `None` if the password was changed meanwhile, or the user disabled.
@@ -159,7 +160,7 @@ def begin(
     session.address = browser.ip_address[:45]
     session.browser = browser.user_agent[:200]
     new = renew(CurrentSession(session, user))
-    sessions.note_active(database.session_connection(), session.id, now)
+    sessions.note_owner_active(database.session_connection(), user.id, now)
     if upstream and not identities.bind(upstream, session.id):
         raise SignInEnded
     revocation.surplus_of_user(user.id)

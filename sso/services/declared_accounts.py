@@ -23,7 +23,7 @@ from sso.services import changes as differences
 from sso.services.attributes import merged
 from sso.services.checks import Invalid
 from sso.services.importing import Methods
-from sso.store import identities, users
+from sso.store import identities, password_hashes, users
 from sso.store.users import DeclaredFields
 
 _REPORT_EVERY = 500
@@ -137,7 +137,7 @@ def plan(
     last call, and the total.
     """
     roster = _Roster(declarations)
-    methods = Methods(users.foreign_hash_methods(), any_cost=any_cost)
+    methods = Methods(password_hashes.foreign_hash_methods(), any_cost=any_cost)
     barred = identities.barred()
     plan = Plan()
     for number, declaration in enumerate(declarations, 1):
@@ -357,7 +357,7 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
     values = [_changed_values(entry.user, entry.changes) for entry in changed if entry.changes]
     users.change_all(values)
     users.insert_all(rows)
-    users.note_foreign_hashes({entry.method for entry in new if entry.method})
+    password_hashes.note_foreign_hashes({entry.method for entry in new if entry.method})
     for entry in changed:
         if entry.declaration.disabled:
             identities.forget_bars(entry.user.id)

@@ -22,7 +22,7 @@ from sso.imports.person import SHOWN, Person
 from sso.models import User
 from sso.services import attributes, checks, ends, roles
 from sso.services.checks import Invalid
-from sso.store import named_groups, users
+from sso.store import named_groups, password_hashes, users
 
 MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
 MOST_SECONDS = 1.0  # of CPU time for each wrong password
@@ -107,9 +107,9 @@ class Methods:
 
 def accept_hash(text: str) -> str | None:
     """Return the hash to store for one of another system; see `Methods.accept`."""
-    stored, method = Methods(users.foreign_hash_methods()).accept(text)
+    stored, method = Methods(password_hashes.foreign_hash_methods()).accept(text)
     if method:
-        users.note_foreign_hashes([method])
+        password_hashes.note_foreign_hashes([method])
     return stored
 
 
@@ -172,7 +172,7 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
         return outcomes
     added = [_user(outcome) for outcome in outcomes if outcome.fate == Fate.IMPORTED]
     users.add_all(added)
-    users.note_foreign_hashes({outcome.method for outcome in outcomes if outcome.method})
+    password_hashes.note_foreign_hashes({outcome.method for outcome in outcomes if outcome.method})
     named_groups.touch({name for user in added for name in user.groups})
     for user in added:
         audit.event(Event.USER_IMPORTED, by=actor.by, user=user.id, source=rules.source)
@@ -190,7 +190,7 @@ def _all_examined(
     existing: tuple[Mapping[str, UUID], Collection[UUID]],
     rules: Rules,
 ) -> list[Outcome]:
-    rules.methods.add(users.foreign_hash_methods())
+    rules.methods.add(password_hashes.foreign_hash_methods())
     has_attributes = any(person.attributes for person in people if person.refused is None)
     attributes.hold(has_attributes and not rules.is_plan)
     with attributes.declared({}) if has_attributes else nullcontext():

@@ -35,7 +35,7 @@ from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.services.importing import Outcome, Rules
 from sso.store import clients as stored_clients
-from sso.store import factors, migrated, named_groups, secret_hashes, users
+from sso.store import factors, migrated, named_groups, password_hashes, secret_hashes, users
 from sso.store import groups as memberships
 from sso.store.migrated import CLIENT, USER
 
@@ -380,7 +380,7 @@ def change_person(actor: Actor, update: Update, source: str) -> None:
         attributes=values,
     )
     if person.password_hash and update.has_new_password:
-        users.note_foreign_hashes({outcome.method} if outcome.method else set())
+        password_hashes.note_foreign_hashes({outcome.method} if outcome.method else set())
         credentials.take_over_password(actor, user, person.password_hash)
     had_factors = bool(factors.of_user(user_id))
     migrated_factors.take(actor, {user_id: update.person.factors}, {user_id: update.factors})

@@ -8,7 +8,18 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import joinedload
 from sqlalchemy.sql.base import ExecutableOption
@@ -18,6 +29,7 @@ from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
 from sso.models.outbox import OutboxEntry
+from sso.store import prepared
 from sso.store.lists import Order, batches, write, write_one
 
 LONGEST_PAUSE = timedelta(minutes=30)
@@ -248,6 +260,24 @@ def add_all(mails: Sequence[NewMail]) -> set[UUID]:
     return set(surplus)
 
 
+_MAILS = prepared.table(Mail)
+_MANY = (
+    select(_MAILS.c.id)
+    .where(
+        _MAILS.c.address == bindparam("to"),
+        _MAILS.c.kind == bindparam("of"),
+        _MAILS.c.created_at > bindparam("since"),
+    )
+    .limit(1)
+    .offset(bindparam("most"))
+)
+
+
+_ALONE = select(
+    func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)).label("lock")
+)
+
+
 def add_mail(mail: Mail) -> bool:
     """Queue a mail; return False if there were too many of its kind to this email address within
     the hour.
@@ -255,15 +285,17 @@ def add_mail(mail: Mail) -> bool:
     # A new user is invited once, and `flask apply` may invite more users than there can be locks.
     if mail.kind != "invite":
         # Other mails of this kind to this email address wait until this transaction ends.
-        dialects.exclusive_lock(func.hashtextextended(f"{mail.kind} {mail.address}", 0))
-    db.session.add(mail)
-    db.session.flush()  # from here on, SQLite lets no other transaction write
-    recent = select(func.count()).where(
-        Mail.address == mail.address,
-        Mail.kind == mail.kind,
-        Mail.created_at > clock.now() - timedelta(hours=1),
-    )
-    if (db.session.scalar(recent) or 0) <= MOST_MAILS_AN_HOUR:
+        connection = db.session.connection()
+        if dialects.is_postgresql(connection):
+            prepared.first(connection, _ALONE, {"key": f"{mail.kind} {mail.address}"})
+    prepared.add(mail)  # from here on, SQLite lets no other transaction write
+    values = {
+        "to": mail.address,
+        "of": mail.kind,
+        "since": clock.now() - timedelta(hours=1),
+        "most": MOST_MAILS_AN_HOUR,
+    }
+    if prepared.first(db.session.connection(), _MANY, values) is None:
         return True
     db.session.delete(mail)
     db.session.flush()

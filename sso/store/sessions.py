@@ -6,9 +6,19 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    func,
+    inspect,
+    select,
+    update,
+)
 
-from sso import clock
+from sso import clock, database
 from sso.extensions import db
 from sso.flow import group_ends
 from sso.models import BrowserSession, Client, Consent, Grant, User
@@ -135,8 +145,11 @@ def _owner(row: prepared.Row, consent: ConsentRecord | None) -> ResourceOwner:
 
 
 def add(session: BrowserSession) -> None:
-    db.session.add(session)
-    db.session.flush()
+    """Insert a new session, or write the changes of one that exists."""
+    if inspect(session).transient:
+        prepared.add(session)
+    else:
+        db.session.flush()
 
 
 _TOUCH = (
@@ -185,6 +198,11 @@ _ACTIVE = (
         updated_at=_USERS.c.updated_at,
     )
 )
+
+
+def note_owner_active(connection: Connection, user_id: UUID, now: datetime) -> None:
+    """Do as `note_active` for a user that this transaction has locked."""
+    prepared.changed(connection, _ACTIVE, {"user": user_id, "moment": now})
 
 
 def note_all_active(moments: Mapping[UUID, datetime]) -> None:
@@ -247,8 +265,23 @@ def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:
     ).all()
 
 
+_SURPLUS = (
+    select(_SESSIONS.c.id)
+    .where(
+        _SESSIONS.c.user_id == bindparam("user_id"),
+        _SESSIONS.c.ended_at.is_(None),
+        _SESSIONS.c.expires_at > bindparam("now"),
+    )
+    .limit(1)
+    .offset(bindparam("most"))
+)
+
+
 def surplus(user_id: UUID, most: int) -> Sequence[UUID]:
     """Return the ids of a user's live sessions, except the `most` that were used last."""
+    values = {"user_id": user_id, "now": clock.now(), "most": most}
+    if prepared.first(database.session_connection(), _SURPLUS, values) is None:
+        return ()
     statement = _live_of(user_id).with_only_columns(BrowserSession.id).offset(most)
     return db.session.scalars(statement).all()
 

@@ -25,7 +25,7 @@ from sso.database import dialects
 from sso.database.dialects import begins
 from sso.extensions import db
 from sso.flow import group_ends
-from sso.models import Identity, ImportedHash, User
+from sso.models import Identity, User
 from sso.models.users import folded, has_ended
 from sso.store import groups, prepared
 from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning, write_one
@@ -78,14 +78,20 @@ def find(user_id: UUID) -> User | None:
     return db.session.scalar(select(User).where(User.id == user_id))
 
 
+_LOCK = dialects.locking(User, User.email, User.id == bindparam("user_id"))
+_LOCK_ENABLED = _LOCK.where(ENABLED)
+
+
 def lock(user_id: UUID) -> User | None:
     """Lock a user who is not disabled until the transaction ends, and return the current row."""
-    return dialects.lock(User, User.email, User.id == user_id, enabled())
+    user: User | None = db.session.scalar(_LOCK_ENABLED, {"user_id": user_id, "now": clock.now()})
+    return user
 
 
 def lock_any(user_id: UUID) -> User | None:
     """Lock a user, disabled or not, until the transaction ends, and return the current row."""
-    return dialects.lock(User, User.email, User.id == user_id)
+    user: User | None = db.session.scalar(_LOCK, {"user_id": user_id})
+    return user
 
 
 def forget_devices(user_id: UUID) -> None:
@@ -504,23 +510,3 @@ def administrators_remain(group: str, without: Collection[UUID]) -> bool:
     )
     ends = db.session.scalars(lasting.where(User.id.not_in(without)))
     return any(group not in (of_user or {}) for of_user in ends)
-
-
-def foreign_hash_methods() -> frozenset[str]:
-    """Return the methods of foreign password hashes that users may have."""
-    return frozenset(db.session.scalars(select(ImportedHash.method)))
-
-
-def note_foreign_hashes(methods: Collection[str]) -> None:
-    """Record that this transaction gives users password hashes with these methods."""
-    if not methods:
-        return
-    # Rows that exist are updated, too: a purge must not remove what it has read before.
-    now = clock.now()
-    rows = [{"method": method, "imported_at": now} for method in sorted(methods)]
-    statement = dialects.insert(ImportedHash).values(rows)
-    db.session.execute(
-        statement.on_conflict_do_update(
-            index_elements=["method"], set_={"imported_at": statement.excluded.imported_at}
-        )
-    )

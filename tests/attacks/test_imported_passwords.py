@@ -22,7 +22,7 @@ from sso.crypto import foreign_hashes, passwords
 from sso.extensions import db
 from sso.jobs import upkeep
 from sso.models import ImportedHash
-from sso.store import users
+from sso.store import password_hashes, users
 from tests.support.actors import BASE, ORIGIN, Browser
 
 OLD = "hunter2"  # short, and on every list
@@ -58,7 +58,7 @@ def hash_of(app: Flask) -> str:
 def test_it_is_replaced_at_the_first_sign_in(app: Flask, apply: Callable[..., Any]) -> None:
     assert "erin" in apply(STORED, "--plan").stdout
     with app.app_context():
-        assert users.foreign_hash_methods() == set()
+        assert password_hashes.foreign_hash_methods() == set()
     assert apply(STORED).exit_code == 0
     assert hash_of(app).startswith(METHOD)
     browser = Browser(app)
@@ -98,10 +98,10 @@ def test_a_method_is_forgotten_with_the_last_user(app: Flask, apply: Callable[..
         row.imported_at = old
         db.session.commit()
         upkeep.purge()
-        assert users.foreign_hash_methods() == {METHOD, "$bcrypt$r=5"}
+        assert password_hashes.foreign_hash_methods() == {METHOD, "$bcrypt$r=5"}
         users.remove(users.find_by_email("erin@example.com"))  # type: ignore[arg-type]
         upkeep.purge()
-        assert users.foreign_hash_methods() == {"$bcrypt$r=5"}
+        assert password_hashes.foreign_hash_methods() == {"$bcrypt$r=5"}
 
 
 def test_bombs_and_weak_ones_are_refused(app: Flask, apply: Callable[..., Any]) -> None:
@@ -115,7 +115,7 @@ def test_bombs_and_weak_ones_are_refused(app: Flask, apply: Callable[..., Any]) 
 def test_no_file_makes_every_sign_in_slow(app: Flask, apply: Callable[..., Any]) -> None:
     """Each set of parameters of a memory-hard function is one more that all failures pay for."""
     with app.app_context():
-        users.note_foreign_hashes(
+        password_hashes.note_foreign_hashes(
             [
                 f"$argon2id$v=19$m={1024 * n},t=1,p=1"
                 for n in range(1, 1 + foreign_hashes.MOST_MEMORY_HARD)
@@ -187,7 +187,7 @@ def import_(app: Flask, tmp_path: Path) -> Callable[..., Any]:
 
 def methods_of(app: Flask) -> set[str]:
     with app.app_context():
-        return set(users.foreign_hash_methods())
+        return set(password_hashes.foreign_hash_methods())
 
 
 @pytest.mark.usefixtures("costs")

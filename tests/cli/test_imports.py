@@ -21,7 +21,7 @@ from sso.crypto import foreign_hashes
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, User
 from sso.services import accounts, importing
-from sso.store import users
+from sso.store import password_hashes, users
 from tests.support.factories import make_user
 
 STORED = bcrypt.hashpw(b"old password 1", b"$2b$04$" + b"." * 22).decode()
@@ -79,7 +79,7 @@ def test_everybody_once(
     planned = run(rows, "--plan")
     assert (count(app, User), count(app, AuditEvent)) == (0, 0)
     with app.app_context():
-        assert not users.foreign_hash_methods()
+        assert not password_hashes.foreign_hash_methods()
     done = run(rows)
     assert "user_imported" not in caplog.text  # the trail has them; no log wants a million
     assert planned == {**done, "applied": False}
@@ -100,7 +100,7 @@ def test_everybody_once(
         assert len({event.user_id for event in events}) == len(events) == 9
         assert '"source": "csv"' in events[0].fields
         assert db.session.scalar(select(func.count()).select_from(Mail)) == 0
-        assert users.foreign_hash_methods() == {"$bcrypt$r=4"}
+        assert password_hashes.foreign_hash_methods() == {"$bcrypt$r=4"}
     again = run(rows)
     assert (again["imported"], again["exists"], again["skipped"]) == (0, 9, 4)
     assert count(app, AuditEvent) == 9
@@ -236,7 +236,7 @@ def test_many_costs_are_too_many(app: Flask, run: Import) -> None:
     ]  # fmt: skip
     assert run(reversed(rows))["imported"] == 64
     with app.app_context():
-        known = users.foreign_hash_methods()
+        known = password_hashes.foreign_hash_methods()
     assert len(known) == 64
     assert sum(map(foreign_hashes.is_memory_hard, known)) == foreign_hashes.MOST_MEMORY_HARD
 

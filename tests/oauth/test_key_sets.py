@@ -6,20 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
 
 import pytest
 from flask import Flask
-from sqlalchemy import QueuePool
 
-from sso import database
 from sso.crypto import client_jwt
-from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
 from sso.process import addresses, concurrency
 from sso.upstream import remote_cache
 from tests.conftest import Clock
+from tests.support import connections
 from tests.support.factories import make_client
 from tests.support.signing import EC, OTHER_EC, make_keyed_client, public, sign
 
@@ -173,9 +170,6 @@ def test_a_request_that_waits_has_no_slot_and_no_connection(
     monkeypatch.setattr(concurrency, "MAX_CONCURRENT", 1)
     app = make_app()
     client, bank = make_client(app), make_keyed_client(app, jwks_uri=URL)
-    with app.app_context(), database.connection():
-        pool = cast(QueuePool, db.engine.pool)
-    idle = pool.checkedout()  # see `database.kept_connections`
     remote = Remote("k1")
     remote.gate.clear()
     app.extensions["sso.key_sets"] = KeySets(remote.read)
@@ -183,7 +177,7 @@ def test_a_request_that_waits_has_no_slot_and_no_connection(
     thread = threading.Thread(target=lambda: answers.append(bank.introspect("t").status_code))
     thread.start()
     settle(remote, 1)
-    assert pool.checkedout() == idle
+    assert connections.held(app) == 0
     assert client.introspect("t").status_code == 200
     assert answers == []
     remote.gate.set()

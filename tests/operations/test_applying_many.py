@@ -19,7 +19,7 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import AuditEvent, Group, Identity, Mail, User
 from sso.services.checks import Invalid
-from sso.store import users
+from sso.store import password_hashes, users
 from tests.support.actors import Browser
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.statements import watched
@@ -201,7 +201,7 @@ def test_who_signs_up_meanwhile_is_changed(
     assert [one["action"] for one in done] == ["update", "create"]
     assert done[0]["fields"]["name"]["after"] == "Person 1"
     with app.app_context():
-        assert users.foreign_hash_methods() == {"$bcrypt$r=4"}
+        assert password_hashes.foreign_hash_methods() == {"$bcrypt$r=4"}
 
 
 def test_who_appears_is_locked_before_it_is_compared(

@@ -15,10 +15,10 @@ from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Response
 
 from sso.crypto import passwords
-from sso.extensions import db
 from sso.models import User
 from sso.process import concurrency
 from sso.web import access_log
+from tests.support import connections
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_user
 from tests.support.mailbox import Mailbox
@@ -52,8 +52,7 @@ def seen(
     answers: list[int] = []
 
     def sleep(_: float) -> None:
-        with alone.app_context():
-            assert db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert connections.held(alone) == 0
         answers.append(others(alone))
 
     monkeypatch.setattr(concurrency, "sleep", sleep)
@@ -292,8 +291,7 @@ def test_no_transaction_waits_for_a_check(
 
     @contextmanager
     def watched() -> Iterator[None]:
-        with app.app_context():
-            held.append(db.engine.pool.checkedout())  # type: ignore[attr-defined]
+        held.append(connections.held(app))
         with slot_released():
             yield
 

@@ -10,11 +10,12 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sso import clock, database
 from sso.extensions import db
-from sso.models import BrowserSession, User
+from sso.models import BrowserSession, Mail, User
 from sso.services import transaction
 from sso.store import prepared
 from sso.store.prepared import compiled
 from tests.support.actors import Browser, RelyingParty
+from tests.support.statements import watched
 
 _USERS = prepared.table(User)
 _ONE = _USERS.c.id == bindparam("given")
@@ -132,3 +133,36 @@ def test_a_write_that_is_alone_needs_no_transaction(app: Flask, user: User, is_f
     with app.app_context():
         counts = is_first and db.engine.dialect.name == "postgresql"
         assert db.session.scalar(select(User.name)) == ("Dana" if counts else user.name)
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+def test_a_new_object_is_as_the_orm_adds_it(app: Flask, user: User, is_rolled_back: bool) -> None:
+    fields: dict[str, Any] = {"kind": "reset", "address": "dana@example.com"}
+    with app.app_context():
+        usual, mail = Mail(**fields), Mail(**fields, details={"a": ["ü"]})
+        db.session.add(usual)
+        prepared.add(mail)  # writes the other one first
+        with watched(db.engine, lambda *_: pytest.fail("it is read again")):
+            assert mail.details == {"a": ["ü"]}
+            assert (mail.attempts, mail.user_id, mail.last_fault) == (0, None, None)
+            assert mail.next_attempt_at is not None
+            assert mail.created_at >= usual.created_at
+        mail.attempts = 3
+        if is_rolled_back:
+            db.session.rollback()
+        else:
+            db.session.commit()
+        rows = db.session.scalars(select(Mail).order_by(Mail.attempts)).all()
+        assert [row.attempts for row in rows] == ([] if is_rolled_back else [0, 3])
+        if rows:
+            db.session.refresh(mail)
+            assert mail.details == {"a": ["ü"]}
+            assert usual.details == {}
+            db.session.delete(mail)
+            db.session.commit()
+            assert db.session.scalars(select(Mail)).all() == [usual]
+
+
+def test_an_object_that_breaks_a_rule_is_refused(app: Flask, user: User) -> None:
+    with app.app_context(), pytest.raises(IntegrityError):
+        prepared.add(User(email=user.email, name="Another"))
