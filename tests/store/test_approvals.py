@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 from time import sleep
@@ -10,13 +11,21 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import Update, func, select, update
 
 from sso import audit
 from sso import clock as sso_clock
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Grant, User
+from sso.models import (
+    AuthorizationCode,
+    BrowserSession,
+    Client,
+    Consent,
+    Grant,
+    Identity,
+    User,
+)
 from sso.services import revocation
 from sso.store import approvals, grants
 from tests.conftest import Clock
@@ -215,3 +224,116 @@ def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.Monk
             db.session.commit()
 
     assert Dropping(monkeypatch).status(browser, client, withdraw) < 500
+
+
+# What a decision was based on is asked for once more when it is stored.
+
+
+class Decided:
+    """A decision of somebody who is signed in and has consented, to be stored."""
+
+    def __init__(self, app: Flask, browser: Browser, client: RelyingParty) -> None:
+        browser.approve(client)
+        self.app = app
+        with app.app_context():
+            grant = db.session.scalars(select(Grant)).one()
+            user = db.session.get_one(User, grant.user_id)
+            consent = db.session.scalars(select(Consent)).one()
+            registered = db.session.scalars(
+                select(Client).where(Client.client_id == client.client_id)
+            ).one()
+            self.user_id = user.id
+            self.seen = approvals.Seen(registered.updated_at, user.updated_at, consent.updated_at)
+            names = ("user_id", "client_id", "session_id", "sid", "scope", "auth_time", "amr",
+                     "acr", "claims")  # fmt: skip
+            self.columns = {name: getattr(grant, name) for name in names}
+
+    def stored(self, seen: approvals.Seen | None = None) -> list[bool]:
+        """Whether each function stores it; undone at the end."""
+        seen = seen or self.seen
+        now = sso_clock.now()
+        code = approvals.NewCode("sha256:x", "https://a.example", None, None, None, False, now)
+        with self.app.app_context():
+            on = db.session.connection()
+            stored = [
+                approvals.add(on, seen, code, codes_since=now, **self.columns),
+                approvals.add_without_code(on, seen, **self.columns) is not None,
+            ]
+            if seen.consent:
+                stored.append(approvals.add_for_device(on, seen, **self.columns) is not None)
+            db.session.rollback()
+        return stored
+
+
+@pytest.fixture
+def decided(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Decided:
+    return Decided(app, browser, client)
+
+
+MOMENT = timedelta(seconds=1)
+# Some keep `updated_at`: each condition counts by itself.
+CHANGES: dict[str, Callable[[], Update]] = {
+    "the client": lambda: update(Client).values(updated_at=sso_clock.now() + MOMENT),
+    "the client, disabled": lambda: update(Client).values(
+        disabled_at=sso_clock.now(), updated_at=Client.updated_at
+    ),
+    "the user": lambda: update(User).values(updated_at=sso_clock.now() + MOMENT),
+    "the user, disabled": lambda: update(User).values(
+        disabled_at=sso_clock.now(), updated_at=User.updated_at
+    ),
+    "the user, ended": lambda: update(User).values(
+        ends_at=sso_clock.now(), updated_at=User.updated_at
+    ),
+    "the session": lambda: update(BrowserSession).values(ended_at=sso_clock.now()),
+    "the consent": lambda: update(Consent).values(updated_at=sso_clock.now() + MOMENT),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_seen_has_changed(decided: Decided, clock: Clock, change: str) -> None:
+    without_consent = replace(decided.seen, consent=None)
+    assert all(decided.stored())
+    assert all(decided.stored(without_consent))
+    with decided.app.app_context():
+        db.session.execute(CHANGES[change]())
+        db.session.commit()
+    assert not any(decided.stored())
+    assert any(decided.stored(without_consent)) is (change == "the consent")
+
+
+@pytest.mark.parametrize("column", ["issuer", "subject", "user_id"])
+def test_another_account_at_another_server(decided: Decided, clock: Clock, column: str) -> None:
+    """An assertion is about one account, of one user: neither a namesake's nor a former one."""
+    erin = make_user(decided.app, "erin@example.com")
+    linked = {"provider": "corp", "issuer": "https://corp.example", "subject": "1"}
+    columns = {**decided.columns, "id": uuid4(), "created_at": sso_clock.now()}
+    with decided.app.app_context():
+        on = db.session.connection()
+        identity = Identity(user_id=decided.user_id, **linked)
+        db.session.add(identity)
+        db.session.flush()
+        assert approvals.add_by_assertion(
+            on, decided.seen, linked["issuer"], linked["subject"], **columns
+        )
+        other = {"issuer": "https://evil.example", "subject": "2", "user_id": erin.id}[column]
+        setattr(identity, column, other)
+        db.session.flush()
+        columns["id"] = uuid4()
+        assert not approvals.add_by_assertion(
+            on, decided.seen, linked["issuer"], linked["subject"], **columns
+        )
+
+
+@pytest.mark.parametrize("count", [0, MOST - 2, MOST - 1])
+def test_how_many_are_not_counted_again(
+    app: Flask, user: User, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """No more than there is room for, whatever a process may remember."""
+    flood(app, user, count)
+    allowed: list[int] = []
+    monkeypatch.setattr(approvals._UNCOUNTED, "allow", lambda _, most: allowed.append(most))
+    with app.app_context():
+        since = sso_clock.now() - timedelta(minutes=1)
+        assert approvals.drop_oldest_unredeemed(db.session.connection(), user.id, since)
+        db.session.rollback()
+    assert allowed == [min(approvals._AT_ONCE, MOST - count - 1)]
