@@ -34,12 +34,14 @@ from sso.mfa import totp
 from sso.models import KeyState
 from sso.process.program import COMMAND
 from sso.ratelimit import storage
+from sso.services import roles
 from sso.services.importing import MOST_SECONDS
 from sso.store import clients, factors, outbox, password_hashes
 from sso.store import keys as stored_keys
 from sso.store import provisioning as stored_provisioning
 from sso.store import webhooks as stored_webhooks
 
+ROLES = "roles"
 ROTATION_IS_LATE = timedelta(days=2)
 WORKER_IS_LATE = timedelta(minutes=5)
 WEBHOOK_IS_LATE = timedelta(hours=1)
@@ -497,10 +499,37 @@ def rate_limits() -> Findings:
         connection.close()
 
 
+def roles_of_applications() -> Findings:
+    """Check that the operator's roles are limited to applications that there are."""
+    named = roles.limiting_clients()
+    if not named:
+        return
+    missing = sorted(named - {*clients.ids()})
+    db.session.rollback()
+    for client_id in missing:
+        yield warning(
+            ROLES,
+            Message(
+                "SSO_ADMIN_ROLE_APPLICATIONS names %(client)s, which no application has as its "
+                "client ID",
+                client=client_id,
+            ),
+            Message("see: %(command)s", command=f"{COMMAND} client list"),
+        )
+    if not missing:
+        yield ok(ROLES, Message("limited to applications that there are"))
+
+
 def no_mail_server() -> Findings:
     """Say what it means that no mail server is configured."""
     if context.settings().smtp_url is not None:
         return
+    if context.settings().mail_codes == "on":
+        yield warning(
+            "mail",
+            Message("SSO_SMTP_URL is not set: no code to sign in with reaches anybody"),
+            Message("set SSO_SMTP_URL, or SSO_MAIL_CODES to off"),
+        )
     if any(client.require_mfa for client in clients.every()):
         yield warning(
             "mail",
@@ -510,7 +539,7 @@ def no_mail_server() -> Findings:
             ),
             Message("set SSO_SMTP_URL, so that a code is mailed before"),
         )
-    else:
+    elif context.settings().mail_codes != "on":
         yield skipped("mail", Message("SSO_SMTP_URL is not set: mail goes to the log"))
 
 

@@ -15,6 +15,7 @@ import secrets
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -45,6 +46,7 @@ from sso.config.client_fields import FIELDS, IN_API, SETTABLE
 from sso.config.fields import Field, Kind, type_errors
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.flow import moments
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.services import (
@@ -54,6 +56,7 @@ from sso.services import (
     checks,
     clients,
     declared_accounts,
+    ends,
     pictures,
 )
 from sso.services.changes import of_field
@@ -71,10 +74,12 @@ HEADER = f"""\
 # may also be a path, relative to this file.
 
 """
+_SECRET_END = Field("secret_ends_at", Kind.TEXT, "When the secret ends.")
 _CLIENT = (
     Field("client_id", Kind.TEXT, "The client identifier."),
     *IN_API,
     declared_apis.SECRET,
+    _SECRET_END,
     Field("public", Kind.SWITCH, "Whether the client has no secret."),
     *(field for field in SETTABLE if field not in IN_API),
 )
@@ -99,15 +104,20 @@ def declaration() -> dict[str, Any]:
         "format": FORMAT,
         "apis": declared_apis.described(),
         "attributes": declared_attributes.described(),
-        "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
+        "clients": [_described(row) for row in stored_clients.every()],
         "users": [_without_picture(accounts.described(row)) for row in users.every()],
         **({"groups": groups} if groups else {}),
     }
 
 
-def _with_logo(client: Entry) -> Entry:
+def _described(row: Client) -> Entry:
+    client = clients.described(row)
     image = stored_clients.find_logo(db.session.connection(), client.get("logo", ""))
-    return {**client, "logo": image.data_url} if image else client
+    if image:
+        client["logo"] = image.data_url
+    if row.secret_expires_at:
+        client[_SECRET_END.name] = moments.text_of(row.secret_expires_at)
+    return client
 
 
 def _without_picture(user: Entry) -> Entry:
@@ -423,13 +433,20 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
     client_id, fields, secret = entry["client_id"], _fields(entry), secret_of(entry)
     if client:
         _require_same_kind(entry, client)
+        before = client.secret_expires_at
         changes = clients.plan_change(client, fields, secret=secret)
         pairs = {name: (field["before"], field["after"]) for name, field in changes.items()}
+        # A new secret has no end, so that one that has passed is not the end of this one.
+        end = _secret_end(entry, client.secret_expires_at, client.has_secret)
+        if _SECRET_END.name in entry and end != before:
+            pairs[_SECRET_END.name] = (moments.text_of(before), moments.text_of(end))
         return Change("update", "client", client_id, client_id, pairs) if pairs else None
     if secret is None and checks.need_secret(fields):
         raise Invalid(["it is new: give secret = env:NAME or file:PATH"])
     planned = clients.plan_registration(fields, client_id=client_id, secret=secret)
     pairs = {name: (None, value) for name, value in planned.items()}
+    if end := _secret_end(entry, None, checks.need_secret(fields)):
+        pairs[_SECRET_END.name] = (None, moments.text_of(end))
     return Change("create", "client", client_id, client_id, pairs)
 
 
@@ -523,9 +540,19 @@ def lock_everything(work: Work) -> None:
 def _write_client(actor: audit.Actor, entry: Entry) -> None:
     client_id, fields, secret = entry["client_id"], _fields(entry), secret_of(entry)
     if stored_clients.find(client_id):
-        clients.change(actor, client_id, fields, secret=secret)
+        client, _ = clients.change(actor, client_id, fields, secret=secret)
     else:
-        clients.register(actor, fields, client_id=client_id, secret=secret)
+        client, _ = clients.register(actor, fields, client_id=client_id, secret=secret)
+    if _SECRET_END.name in entry and client.has_secret:
+        clients.limit_secret(actor, client_id, entry[_SECRET_END.name])
+
+
+def _secret_end(entry: Entry, before: datetime | None, has_secret: bool) -> datetime | None:
+    """Return the declared end of a secret. Raises `Invalid`."""
+    end = ends.read(entry.get(_SECRET_END.name, ""), before)
+    if end and not has_secret:
+        raise Invalid([clients.SECRETLESS])
+    return end
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

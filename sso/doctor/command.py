@@ -156,6 +156,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("templates", components.templates),
             ("redis", components.rate_limits),
             ("mail", components.mail),
+            (components.ROLES, components.roles_of_applications),
             (others.DIRECTORIES, others.directories),
             (others.PROVIDERS, others.providers),
             ("tls", public_url.tls),

@@ -57,7 +57,7 @@ _STILL_ENDING = Message(
     "the approvals of the application are still being ended: enable it when that is done"
 )
 _BEING_DELETED = Message("the application is being deleted")
-_SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
+SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
 _NO_OLD_SECRET = Message("no old secret is valid any more")
 _FIXED = {field.name: field.default for field in FIXED}
 HIDDEN = "(by reference)"  # replaces secrets in output and in the audit trail
@@ -140,7 +140,7 @@ def _draft(
     """Make a client that is not in the database yet; return it and its secret."""
     if not checks.need_secret(fields):
         if secret or secret_hash:
-            raise Invalid([_SECRETLESS])
+            raise Invalid([SECRETLESS])
     elif secret_hash is None:
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     digest = crypto_secrets.digest(secret) if secret else ""
@@ -285,7 +285,7 @@ def _alter(
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
     if new_secret != (None, None) and not client.has_secret:
-        raise Invalid([_SECRETLESS])
+        raise Invalid([SECRETLESS])
     digest = crypto_secrets.digest_of_foreign_secret(secret_hash) if secret_hash else None
     if digest and digest != client.secret_digest:
         clients.set_secret(client, digest, None)
@@ -308,7 +308,7 @@ def rotate_secret(
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
-        raise Invalid([_SECRETLESS])
+        raise Invalid([SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     end = ends.read(ends_at)
     until = clock.now() + keep_old if keep_old else None
@@ -327,7 +327,7 @@ def limit_secret(actor: Actor, client_id: str, ends_at: str) -> Client:
     client = _locked(client_id)
     own_apis.require_operator(actor, client.client_metadata.get("apis", ()))
     if not client.has_secret:
-        raise Invalid([_SECRETLESS])
+        raise Invalid([SECRETLESS])
     before = client.secret_expires_at
     end = ends.read(ends_at, before)
     if end != before:

@@ -78,6 +78,11 @@ def _clients() -> Mapping[str, frozenset[str]]:
     return permissions.role_applications(text, roles or "") if text else {}
 
 
+def limiting_clients() -> set[str]:
+    """Return the client IDs that roles of the operator are limited to."""
+    return {client_id for ids in _clients().values() for client_id in ids}
+
+
 def limits_people(group: str) -> bool:
     """Return whether a role of the operator manages, or sees, only the members of such groups."""
     custom = _custom_roles()

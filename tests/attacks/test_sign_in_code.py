@@ -15,6 +15,8 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso import clock as sso_clock
+from sso.checkup import components
+from sso.checkup.finding import Status
 from sso.config.upstream.file import Upstreams
 from sso.crypto import mail_codes
 from sso.extensions import db
@@ -570,3 +572,21 @@ def test_a_code_after_the_purge(app: Flask, user: User, mailbox: Mailbox, clock:
         forget_limits(app)
         assert sessions(app) == 0
     assert "email" in browser.page.fields  # asks for the address once more
+
+
+@pytest.mark.parametrize(
+    ("mail_codes", "smtp_url", "statuses"),
+    [
+        ("on", None, [Status.WARNING]),
+        ("off", None, [Status.SKIPPED]),
+        ("on", "smtp://127.0.0.1:25", []),
+    ],
+)
+def test_codes_that_nobody_mails_are_shown(
+    app: Flask, mail_codes: str, smtp_url: str | None, statuses: list[Status]
+) -> None:
+    before = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(before, mail_codes=mail_codes, smtp_url=smtp_url)
+    with app.app_context():
+        assert [row.status for row in components.no_mail_server()] == statuses
+    app.extensions["sso.settings"] = before

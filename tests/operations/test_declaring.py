@@ -443,3 +443,93 @@ def test_ends_of_memberships_that_do_not_do(
     result = apply(WIKI.replace('name = "Erin"', f'name = "Erin"\ngroup_ends = {ends}'))
     assert result.exit_code == 1
     assert "users erin@example.com" in result.stderr.lower()
+
+
+END = 'secret_ends_at = "2026-12-01T01:00+01:00"'
+
+
+def secret_end(app: Flask) -> datetime | None:
+    with app.app_context():
+        client = clients.find("wiki")
+        return client.secret_expires_at if client else None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_end_of_a_secret(
+    app: Flask, apply: Callable[..., Any], clock: Clock, tmp_path: Path, is_new: bool
+) -> None:
+    if not is_new:
+        assert apply(WIKI).exit_code == 0
+        assert secret_end(app) is None
+    text = WIKI.replace("first_party", f"{END}\nfirst_party")
+    plan = apply(text, "--plan", "--json")
+    assert actions(plan)[0] == ("create" if is_new else "update", "wiki")
+    assert "2026-12-01T00:00:00Z" in plan.stdout
+    assert secret_end(app) is None
+    assert apply(text).exit_code == 0
+    assert secret_end(app) == datetime(2026, 12, 1, tzinfo=UTC)
+    exported = tmp_path / "exported.toml"
+    assert run(app, "export", str(exported)).exit_code == 0
+    assert 'secret_ends_at = "2026-12-01T00:00:00Z"' in exported.read_text()
+    for moment in (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 12, 2, tzinfo=UTC)):
+        clock.time = moment
+        for same in (text, exported.read_text(), WIKI):
+            assert actions(apply(same, "--json")) == []
+    assert actions(apply(text.replace(END, 'secret_ends_at = ""'), "--json")) == [
+        ("update", "wiki")
+    ]
+    assert secret_end(app) is None
+    assert "secret_ends_at" not in run(app, "export").stdout
+
+
+def test_a_new_secret_has_the_end_that_the_file_says(
+    app: Flask, apply: Callable[..., Any], tmp_path: Path, clock: Clock
+) -> None:
+    text = WIKI.replace("first_party", f"{END}\nfirst_party")
+    apply(text)
+    path = tmp_path / "sso.toml"
+    other = {"WIKI_SECRET": SECRET[::-1]}
+    assert run(app, "apply", str(path), **other).exit_code == 0
+    assert secret_end(app) == datetime(2026, 12, 1, tzinfo=UTC)
+    assert actions(run(app, "apply", str(path), "--json", **other)) == []
+    path.write_text(WIKI)
+    assert run(app, "apply", str(path)).exit_code == 0  # with the first secret again
+    assert secret_end(app) is None
+    apply(text)
+    clock.time = datetime(2026, 12, 2, tzinfo=UTC)
+    result = run(
+        app, "apply", str(path), **other
+    )  # the end of the old one is not that of a new one
+    assert (result.exit_code, secret_end(app)) == (1, datetime(2026, 12, 1, tzinfo=UTC))
+    assert "clients wiki: the end 2026-12-01T00:00:00Z is in the past" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('secret_ends_at = "soon"', "is no time"),
+        ('secret_ends_at = "2020-01-01"', "is in the past"),
+        ('secret_ends_at = "2027-03-28T02:30 Europe/Berlin"', "is no time"),
+        ("secret_ends_at = 3", "secret_ends_at"),
+        ("secret_ends_at = 2027-01-01", "secret_ends_at"),
+    ],
+)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_ends_of_secrets_that_do_not_do(
+    app: Flask, apply: Callable[..., Any], line: str, fault: str, is_new: bool
+) -> None:
+    if not is_new:
+        apply(WIKI)
+    result = apply(WIKI.replace("first_party", f"{line}\nfirst_party"))
+    assert result.exit_code == 1
+    assert fault in result.stderr
+    assert secret_end(app) is None
+
+
+def test_a_public_client_has_no_secret_that_ends(app: Flask, apply: Callable[..., Any]) -> None:
+    public = WIKI.replace('secret = "env:WIKI_SECRET"', f"public = true\n{END}")
+    assert "a public client has no secret" in apply(public).stderr
+    public = public.replace(END, 'secret_ends_at = ""')
+    assert apply(public).exit_code == 0
+    assert actions(apply(public, "--json")) == []
+    assert "a public client has no secret" in apply(public.replace('""', '"2099-01-01"')).stderr

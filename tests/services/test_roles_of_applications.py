@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import tests.test_services as usual
 from sso.audit import Actor
+from sso.checkup import components
+from sso.checkup.finding import Status
 from sso.config.client_fields import FIELDS, OF_MANAGERS
 from sso.config.settings import load_settings
 from sso.errors import NotAllowed
@@ -384,3 +386,24 @@ def test_what_both_disabled_only_the_one_without_limits_enables(app: Flask, wiki
             db.session.rollback()
             clients.enable(other, wiki)
             db.session.commit()
+
+
+def test_client_ids_that_no_application_has_are_shown(app: Flask, wiki: str) -> None:
+    with app.app_context():
+        rows = list(components.roles_of_applications())
+        assert [(row.name, row.status) for row in rows] == [(components.ROLES, Status.WARNING)] * 2
+        texts = [row.seen for row in rows]
+        assert [name for name in ("gone", "shop", wiki) if any(name in text for text in texts)] == [
+            "gone", "shop",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limits", "statuses"), [(None, []), ("wiki-team={}", [Status.OK])])
+def test_without_such_client_ids(
+    app: Flask, wiki: str, limits: str | None, statuses: list[Status]
+) -> None:
+    settings = app.extensions["sso.settings"]
+    text = limits and limits.format(wiki)
+    app.extensions["sso.settings"] = replace(settings, admin_role_applications=text)
+    with app.app_context():
+        assert [row.status for row in components.roles_of_applications()] == statuses

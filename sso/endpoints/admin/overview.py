@@ -116,6 +116,7 @@ _EACH_HOUR = {"tls": public_url.tls}
 _ELSEWHERE = {
     "redis": components.rate_limits,
     "mail": components.mail,
+    components.ROLES: components.roles_of_applications,
     others.DIRECTORIES: others.directories,
     others.PROVIDERS: others.providers,
     "tls": public_url.tls,
@@ -154,6 +155,7 @@ LABELS = {
     "provisioning": N_("People in applications (SCIM)"),
     "proxy headers": N_("Proxy headers"),
     "redis": N_("Redis"),
+    components.ROLES: N_("Roles of administration"),
     "schema": N_("Database schema"),
     "secret key": N_("Secret key"),
     "slow bodies": N_("Slow request bodies"),
