@@ -79,6 +79,18 @@ SLOW = (
     "test_services",
     "web/test_branding",
 )
+# Tests on each database that repeat one another: on SQLite, where one writes at a time anyway, they
+# run with EXHAUSTIVE=1. `store/test_races` and `store/test_redemption` always try its lock.
+ON_POSTGRESQL_ALONE = (
+    "audit/test_resealing",
+    "clients/test_independent_client",
+    "provisioning/test_races",
+    "store/test_approvals",
+    "store/test_device_races",
+    "store/test_factors",
+    "store/test_narrowing_races",
+    "store/test_service_token_races",
+)
 TESTS = Path(__file__).parent
 _IS_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
@@ -86,6 +98,15 @@ _IS_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 def _is_slow(path: Path) -> bool:
     below = path.relative_to(TESTS).as_posix()
     return f"{below}/".startswith(SLOW)
+
+
+def _is_rare(item: pytest.Item) -> bool:
+    if item.get_closest_marker("exhaustive"):
+        return True
+    if not item.path.relative_to(TESTS).as_posix().startswith(ON_POSTGRESQL_ALONE):
+        return False
+    parameters = getattr(item, "callspec", None)
+    return parameters is not None and "sqlite" in parameters.params.values()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -111,7 +132,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("exhaustive") and not os.environ.get("EXHAUSTIVE"):
+        if _is_rare(item) and not os.environ.get("EXHAUSTIVE"):
             item.add_marker(rare)
 
 

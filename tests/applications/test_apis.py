@@ -351,11 +351,13 @@ def running(command: list[Path | str], folder: Path, port: int, **environ: str) 
 
 
 LARGE = {"Spring"}
+RARE = {"FastAPI", "Django", "Envoy"}
+MARKS = {**dict.fromkeys(LARGE, large), **dict.fromkeys(RARE, pytest.mark.exhaustive)}
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=large if name in LARGE else ()) for name in PROGRAMS],
+    params=[pytest.param(name, marks=MARKS.get(name, ())) for name in PROGRAMS],
 )
 def api(
     request: pytest.FixtureRequest, issuer: Issuer, tmp_path_factory: pytest.TempPathFactory

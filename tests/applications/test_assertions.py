@@ -129,7 +129,13 @@ def behind_nginx(
         yield Wiki(app, direct, server, create_app(settings, server.folder))
 
 
-@pytest.fixture(scope="module", params=list(PROGRAMS))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.exhaustive) if name == "Express" else name
+        for name in PROGRAMS
+    ],
+)
 def wiki(
     request: pytest.FixtureRequest, server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Wiki]:

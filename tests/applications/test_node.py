@@ -48,7 +48,9 @@ def install(app: Application, packages: Path, secret: str) -> None:
     app.environ["PORT"] = str(app.port)
 
 
-@pytest.mark.parametrize("preset", ["openid-client", "passport"])
+@pytest.mark.parametrize(
+    "preset", ["openid-client", pytest.param("passport", marks=pytest.mark.exhaustive)]
+)
 def test_express(connect: Connect, page: Page, preset: str) -> None:
     app = connect(preset)
     install(app, node("express"), "Session secret")
@@ -97,6 +99,7 @@ def test_authjs(connect: Connect, page: Page) -> None:
         expect(page.get_by_label("Password", exact=True)).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_better_auth(connect: Connect, page: Page) -> None:
     app = connect("better-auth")
     install(app, node("better-auth"), "Better Auth's own secret")

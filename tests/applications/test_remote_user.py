@@ -157,7 +157,14 @@ def reader(answer: requests.Response) -> str | None:
     return DANA.email if answer.status_code == 200 else None
 
 
-@pytest.mark.parametrize("application", [radicale, fossil, mercurial])
+@pytest.mark.parametrize(
+    "application",
+    [
+        radicale,
+        pytest.param(fossil, marks=pytest.mark.exhaustive),
+        pytest.param(mercurial, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_name_in_a_header(
     tmp_path: Path,
     server: Server,

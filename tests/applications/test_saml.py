@@ -320,7 +320,11 @@ KINDS: dict[str, Callable[[Path, Server], AbstractContextManager[ServiceProvider
     "passport-saml": passport,
     "spring-security": spring,
 }
-LARGE = {"spring-security"}
+MARKS = {
+    "spring-security": large,
+    "python3-saml": pytest.mark.exhaustive,
+    "passport-saml": pytest.mark.exhaustive,
+}
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +337,7 @@ def speaking(server: Server) -> Server:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=large if name in LARGE else ()) for name in KINDS],
+    params=[pytest.param(name, marks=MARKS.get(name, ())) for name in KINDS],
 )
 def provider(
     request: pytest.FixtureRequest, speaking: Server, tmp_path_factory: pytest.TempPathFactory

@@ -109,6 +109,7 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
         assert found["statements"][name][1] <= commits
 
 
+@pytest.mark.exhaustive
 def test_forward_auth_is_measured() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.forward", "--rounds", "1", "--requests", "20"],

@@ -73,6 +73,14 @@ def scripts(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+WITHOUT_SCRIPTS = pytest.mark.parametrize(
+    "scripts",
+    [pytest.param(True, id="with scripts", marks=pytest.mark.exhaustive),
+     pytest.param(False, id="without scripts")],
+    indirect=True,
+)  # fmt: skip
+
+
 @pytest.fixture
 def page(chrome: Browser, scripts: bool) -> Iterator[Page]:
     """A page that fails the test when anything is blocked by a policy."""

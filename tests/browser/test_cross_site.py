@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.support.each import each
 from tests.support.processes import free_port
 
 BYE = "https://books.example/bye"
@@ -74,7 +75,7 @@ POSTED = ("sign-in", "sign-out", "consent", "second-factor", "oauth2/end-session
           "oauth2/authorize", "forgotten-password", "new-password", "sign-in/passkey")  # fmt: skip
 
 
-@pytest.mark.parametrize("path", POSTED)
+@each("path", POSTED)
 def test_a_form_that_posts_itself(signed_in: Page, site: Site, evil: Evil, path: str) -> None:
     before = cookies(signed_in, site)
     evil.body = f"""

@@ -204,7 +204,13 @@ def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        pytest.param(True, id="with scripts", marks=pytest.mark.exhaustive),
+        pytest.param(False, id="without scripts"),
+    ],
+)
 def test_codes(chrome: Browser, server: Server, email: str, scripts: bool) -> None:
     """An authenticator app, then a recovery code; pages work without scripts."""
     context = chrome.new_context(java_script_enabled=scripts)

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.browser.conftest import EMAIL, PASSWORD, WITHOUT_SCRIPTS, Site, press
 
 
 def fill(page: Page, password: str) -> None:
@@ -15,6 +15,7 @@ def fill(page: Page, password: str) -> None:
     press(page.get_by_role("button", name="Sign in"))
 
 
+@WITHOUT_SCRIPTS
 def test_sign_in_to_the_sample_application(page: Page, site: Site) -> None:
     page.goto(site.sample)
     press(page.locator("#sign-in"))
@@ -59,6 +60,7 @@ def test_form_post_posts_itself(page: Page, site: Site, scripts: bool, button: s
         assert received["error"] == "access_denied"
 
 
+@WITHOUT_SCRIPTS
 def test_a_posted_request_from_another_site_finds_the_session(page: Page, site: Site) -> None:
     """OIDC Core §3.1.2.1 demands POST; browsers keep SameSite cookies back in it."""
     page.goto(site.request(state="x"))

@@ -14,7 +14,7 @@ import pytest
 import requests
 from playwright.sync_api import Page, Playwright, expect
 
-from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.browser.conftest import EMAIL, PASSWORD, WITHOUT_SCRIPTS, Site, press
 from tests.browser.test_journey import fill
 from tests.support.actors import pkce
 from tests.support.processes import CHROMIUM_ARGUMENTS, chromium, wait_for
@@ -208,6 +208,7 @@ def test_back_to_a_program_by_its_own_scheme(
     assert exchanged(site, client_id, uri, arrived, verifier)["refresh_token"]
 
 
+@WITHOUT_SCRIPTS
 def test_back_to_a_program_at_another_port(site: Site, page: Page) -> None:
     registered = site.server.register("CLI", "http://127.0.0.1/callback", "--public")
     with serving(lambda: "<p>You may close this tab.</p>") as port:

@@ -410,7 +410,9 @@ def test_a_server_that_is_not_there(server: Server) -> None:
         assert left_behind(server) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)]
+)
 def test_a_run_that_is_stopped(server: Server, number: signal.Signals) -> None:
     """It waits for a server that never answers, with its user made."""
     port, before = free_port(), left_behind(server)

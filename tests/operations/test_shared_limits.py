@@ -50,7 +50,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
         yield one, two, port
 
 
-@pytest.mark.parametrize("kind", ["redis", "valkey"])
+@pytest.mark.parametrize("kind", ["redis", pytest.param("valkey", marks=pytest.mark.exhaustive)])
 def test_two_nodes_count_together(servers: tuple[Server, Server, int], kind: str) -> None:
     one, two, port = servers
     with redis_server(port, kind=kind):
