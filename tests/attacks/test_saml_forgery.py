@@ -13,7 +13,7 @@ from signxml import DigestAlgorithm, SignatureMethod, XMLSigner
 
 from sso import audit
 from sso.extensions import db
-from sso.saml import bindings, documents, xml_signatures
+from sso.saml import bindings, documents, received, xml_signatures
 from sso.saml.bindings import WeakAlgorithm, WrongSignature
 from sso.saml.documents import NAMESPACES, Malformed
 from sso.saml.provider_metadata import certificates
@@ -441,3 +441,78 @@ def test_the_verified_message_alone_counts() -> None:
     signed.set("AssertionConsumerServiceURL", EVIL)
     with pytest.raises(WrongSignature):
         xml_signatures.verify(signed, certificates(pair().certificate))
+
+
+@each("second", ["beside", "inside"])
+def test_a_second_signature(second: str) -> None:
+    """However right one of them is, something else may read the other one."""
+    root = etree.fromstring(signed_xml(authn_request(), pair()))
+    signature = root.find(f".//{{{DS}}}Signature")
+    if second == "beside":
+        signature.addnext(copy.deepcopy(signature))
+    else:
+        signature.append(copy.deepcopy(signature))
+    with pytest.raises(WrongSignature, match="The only signature"):
+        xml_signatures.verify(root, certificates(pair().certificate))
+
+
+def test_a_signature_that_is_no_child_of_the_message() -> None:
+    root = etree.fromstring(signed_xml(authn_request(), pair()))
+    signature = root.find(f".//{{{DS}}}Signature")
+    holder = etree.SubElement(root, f"{{{NAMESPACES['samlp']}}}Extensions")
+    holder.append(signature)
+    with pytest.raises(WrongSignature, match="The only signature"):
+        xml_signatures.verify(root, certificates(pair().certificate))
+
+
+@each("change", [("Version", None), ("Version", "1.1"), ("Version", ""), ("ID", None), ("ID", "")])
+def test_what_each_message_has(change: tuple[str, str | None]) -> None:
+    name, value = change
+    root = documents.parse(authn_request().encode())
+    received.authn_request(root)
+    if value is None:
+        del root.attrib[name]
+    else:
+        root.set(name, value)
+    with pytest.raises(Malformed):
+        received.authn_request(root)
+
+
+@each("text, means", [("true", True), ("1", True), (" true ", True), ("false", False), ("0", False),
+                      ("", False), (None, False), ("TRUE", False)])  # fmt: skip
+def test_both_spellings_of_true(text: str | None, means: bool) -> None:
+    for name, field in (("ForceAuthn", "is_forced"), ("IsPassive", "is_passive")):
+        root = documents.parse(authn_request().encode())
+        root.attrib.pop(name, None)
+        if text is not None:
+            root.set(name, text)
+        assert getattr(received.authn_request(root), field) is means
+
+
+@each(
+    "inside, unsupported",
+    [
+        ("<saml:Subject><saml:NameID>dana</saml:NameID></saml:Subject>", None),
+        ("<saml:Subject/>", "a Subject without a NameID"),
+        ("<saml:Subject><saml:EncryptedID/></saml:Subject>", "a Subject without a NameID"),
+        ("<saml:Subject><saml:NameID> </saml:NameID></saml:Subject>", "a Subject without a NameID"),
+    ],
+)
+def test_a_person_who_cannot_be_read(inside: str, unsupported: str | None) -> None:
+    """Somebody else must not be signed in instead."""
+    request = received.authn_request(documents.parse(authn_request(inside=inside).encode()))
+    assert request.unsupported == unsupported
+    assert request.login_hint == (None if unsupported else "dana")
+
+
+@each("inside", ["<b/>", "dana<b/>", "<b/><b/>", "dana<b/>x"])
+def test_a_text_with_elements(inside: str) -> None:
+    root = documents.parse(f"<a><b>{inside}</b></a>".encode())
+    with pytest.raises(Malformed, match="contains elements"):
+        documents.text_of(root, "b")
+
+
+@each("start", ["<!DOCTYPE a>", "<!DOCTYPE a []>", '<!DOCTYPE a SYSTEM "file:///etc/passwd">'])
+def test_a_dtd_without_entities(start: str) -> None:
+    with pytest.raises(Malformed):
+        documents.parse(f"{start}<a/>".encode())
