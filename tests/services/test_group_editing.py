@@ -1,5 +1,6 @@
 """Groups with members: what renaming and deleting one does to users and clients."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -251,3 +252,38 @@ def test_how_many_members_are_added_at_once(app: Flask, monkeypatch: pytest.Monk
         assert len(groups.all_members("staff")) == 3
         group_editing.change(OLGA, staff.id, removed=ids)
         assert groups.all_members("staff") == []
+
+
+LEAVING: dict[str, Callable[[User, Group], Any]] = {
+    "the person": lambda user, staff: accounts.update(
+        OLGA, user.id, memberships=ListEdit(removed=("staff",))
+    ),
+    "the person, who joins another": lambda user, staff: accounts.update(
+        OLGA, user.id, memberships=ListEdit(added=("other",), removed=("staff",))
+    ),
+    "the group": lambda user, staff: group_editing.change(OLGA, staff.id, removed=[user.id]),
+    "the group as a whole": lambda user, staff: group_editing.change(OLGA, staff.id, whole=[]),
+    "the group at its end": lambda user, staff: group_editing.delete(OLGA, staff.id),
+}
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_who_leaves_the_group_of_a_client_loses_it(app: Flask, browser: Browser, how: str) -> None:
+    """Whichever side is edited; the other clients, and the other members, keep what they have."""
+    dana = make_user(app, groups=["staff"])
+    make_user(app, "erin@example.com", groups=["staff"])
+    books, wiki = make_client(app, groups=["staff"]), make_client(app)
+    erin = Browser(app)
+    erin.sign_in("erin@example.com")
+    for each in (browser, erin):
+        for client in (books, wiki):
+            each.approve(client)
+    with app.app_context():
+        LEAVING[how](dana, group("staff"))
+        db.session.flush()
+        rows = db.session.execute(
+            select(Grant.user_id, Grant.client_id).where(Grant.ended_at.is_not(None))
+        ).all()
+        ended = {(user_id == dana.id, client_id == books.client_id) for user_id, client_id in rows}
+        everybody = "whole" in how or "end" in how
+        assert ended == ({(True, True), (False, True)} if everybody else {(True, True)})

@@ -336,3 +336,23 @@ def test_groups_that_are_left_make_room_for_others(
         assert loaded.groups == ["own", "too", "a"]
         identities.take_over_profile(audit.SYSTEM, corp, loaded, replace(there, groups=frozenset()))
         assert loaded.groups == ["own", "too"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "sid", "waits"),
+    [("1", None, False), ("1", "s1", False), (None, "s1", False), ("1", "s2", True),
+     (None, "s2", True), ("2", None, True)],
+)  # fmt: skip
+def test_what_a_provider_ends_while_the_second_factor_is_awaited(
+    app: Flask, user: User, subject: str | None, sid: str | None, waits: bool
+) -> None:
+    """It can begin no session any more."""
+    assert isinstance(resolve(app), SignIn)
+    with app.app_context():
+        (identity,) = stored.of_user(user.id)
+        sign_in = UpstreamSession(identity_id=identity.id, sid="s1", amr="fed")
+        stored.add_session(sign_in)
+        sign_in_id = sign_in.id
+        identities.end_sessions(audit.SYSTEM, CORP.issuer, subject, sid)
+        db.session.expire_all()
+        assert (stored.unused_session(sign_in_id, user.id) is not None) is waits

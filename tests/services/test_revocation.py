@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, LogoutDelivery, User
-from sso.services import revocation
+from sso.services import revocation, second_factors
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
@@ -106,3 +106,24 @@ def test_everything_ends(app: Flask, user: User, clients: dict[str, RelyingParty
         assert sorted(told) == sorted((c.client_id, str(user.id)) for c in clients.values())
         live = db.session.scalars(select(Grant.user_id).where(Grant.ended_at.is_(None))).all()
         assert live == [erin.id]
+
+
+def test_what_was_before_the_first_factor_ends(
+    app: Flask, user: User, clients: dict[str, RelyingParty]
+) -> None:
+    """Also what outlives sessions; and a browser that was known is so no longer."""
+    browsers = {name: Browser(app) for name in ("here", "there")}
+    for name, browser in browsers.items():
+        clients[name].exchange(browser.approve(clients[name], scope=SCOPE).code)
+    with app.app_context():
+        of_here = Grant.client_id == clients["here"].client_id
+        here = db.session.scalars(select(Grant.session_id).where(of_here)).one()
+        loaded = db.session.get_one(User, user.id)
+        version = loaded.device_version
+        second_factors.end_what_was_before(loaded, here)
+        db.session.expire_all()
+        live = select(Grant.client_id).where(Grant.ended_at.is_(None))
+        assert db.session.scalars(live).all() == [clients["here"].client_id]
+        left = select(BrowserSession.id).where(BrowserSession.ended_at.is_(None))
+        assert db.session.scalars(left).all() == [here]
+        assert loaded.device_version == version + 1
