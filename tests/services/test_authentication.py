@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sso import audit
 from sso.crypto import passwords
 from sso.extensions import db
+from sso.flow.request import TWO_FACTORS
 from sso.mfa import policy
 from sso.mfa.policy import Proof
 from sso.models import BrowserSession, Identity, UpstreamSession, User
@@ -20,7 +21,7 @@ from sso.store.sessions import CurrentSession
 from tests.conftest import Clock
 
 HERE = Browser("192.0.2.1", "Firefox", is_known=True)
-TWO = Proof("pwd otp mfa", policy.TWO_FACTORS)
+TWO = Proof("pwd otp mfa", TWO_FACTORS)
 
 
 def begin(
