@@ -1,5 +1,7 @@
 """What a provider leaves out is no yes: each claim absent, null, false, and of a wrong type."""
 
+import base64
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,6 +191,79 @@ def test_a_logout_token(
         assert not is_right
     else:
         assert is_right
+
+
+@each("typ, is_right", [("logout+jwt", True), ("JWT", True), (None, True), ("at+jwt", False),
+                        ("dpop+jwt", False), ("", False), (7, False)])  # fmt: skip
+def test_the_type_of_a_logout_token(
+    corp: Upstream, oidc: OidcClient, typ: Any, is_right: bool
+) -> None:
+    payload = corp.logout_token().split(".")[1]
+    text = corp.sign(json.loads(base64.urlsafe_b64decode(payload + "==")), typ=typ)
+    try:
+        oidc.verify_logout_token(text)
+    except UpstreamRefused:
+        assert not is_right
+    else:
+        assert is_right
+
+
+@each("sub, is_right", [("1", True), ("2", False), (ABSENT, False), (None, False), ("", False),
+                        (1, False), (["1"], False)])  # fmt: skip
+def test_whom_userinfo_is_about(corp: Upstream, sub: object, is_right: bool) -> None:
+    """It has to say so (OIDC Core §5.3.2)."""
+    corp.token = {"name": None}
+    corp.codes["c"] = ("n", "", "https://here/")
+    corp.answers["/token"] = answered(
+        {"access_token": "at", "token_type": "Bearer", "id_token": corp.id_token("n", "at")}
+    )
+    corp.answers["/userinfo"] = answered(without_absent(sub=sub, name="D"))
+    try:
+        identity = OidcClient(PLAIN).complete("https://here/", "c", "v", "n")
+    except UpstreamRefused:
+        assert not is_right
+    else:
+        assert is_right
+        assert identity.name == "D"
+    corp.answers.clear()
+
+
+@each("recheck, introspects, refresh, asks_with",
+      [(None, True, "rt", (None, None)), (600, True, "rt", ("rt", None)),
+       (600, False, "rt", ("rt", None)), (600, True, ABSENT, (None, "at")),
+       (600, False, ABSENT, (None, None))])  # fmt: skip
+def test_what_a_provider_is_asked_again_with(
+    corp: Upstream,
+    recheck: int | None,
+    introspects: bool,
+    refresh: object,
+    asks_with: tuple[str | None, str | None],
+) -> None:
+    """No token is kept that is not needed."""
+    corp.metadata = {"introspection_endpoint": f"{corp.issuer}/introspect"} if introspects else {}
+    client = OidcClient(provider(recheck=recheck))
+    token = without_absent(refresh_token=refresh, access_token="at")
+    assert client._to_ask_again_with(token) == asks_with
+
+
+@each("name", ["userinfo_endpoint", "end_session_endpoint", "introspection_endpoint"])
+@each("url, is_right", [(ABSENT, True), (None, True), ("https://corp.example/x", True),
+                        ("http://127.0.0.1/x", True), ("http://corp.example/x", False),
+                        ("", False), (7, False), ("javascript:alert(1)", False),
+                        ("file:///x", False)])  # fmt: skip
+def test_a_url_that_metadata_may_have(
+    corp: Upstream, name: str, url: object, is_right: bool
+) -> None:
+    """Browsers and this server are sent there."""
+    corp.metadata = without_absent(**{name: url})
+    try:
+        metadata = OidcClient(PLAIN).metadata()
+    except UpstreamUnavailable:
+        assert not is_right
+    else:
+        assert is_right
+        if url is not ABSENT:
+            assert getattr(metadata, name) == url
 
 
 @each(
