@@ -446,6 +446,7 @@ def _use_once(use: SingleUse) -> None:
         holder=use.holder,
         namespace=use.namespace,
         identifier=use.identifier,
+        is_alone=True,
     )
     try:
         is_first = transaction.committed(partial(use_it, now=clock.now(), expires_at=until))

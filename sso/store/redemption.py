@@ -241,7 +241,7 @@ _USE = (
 def add_pushed(
     connection: Connection, digest: str, client_id: str, parameters: str, now: datetime
 ) -> None:
-    """Store a request."""
+    """Store a request, as the last statement of its transaction."""
     values = {
         "digest": digest,
         "client_id": client_id,
@@ -250,7 +250,7 @@ def add_pushed(
         "waits_until": None,
         "used_at": None,
     }
-    prepared.changed(connection, _ADD_PUSHED, values)
+    prepared.changed_at_once(connection, _ADD_PUSHED, values)
 
 
 def find_pushed(connection: Connection, digest: str) -> Pushed | None:
@@ -312,12 +312,14 @@ def use_once(
     now: datetime,
     expires_at: datetime,
     namespace: str | None = None,
+    is_alone: bool = False,
 ) -> bool:
     """Use an identifier once; return False if it was used before. Atomic, in one statement.
 
     `holder`: a client ID, or a key's thumbprint. `kind` and `namespace`, by default the holder,
     qualify the identifier. `expires_at`: when it can no longer be presented. A transaction that is
-    rolled back frees the identifier. Raises `TooManyUsed`.
+    rolled back frees the identifier. `is_alone`: the transaction has no other statement, so it may
+    be committed at once. Raises `TooManyUsed`.
     """
     digest = secrets.digest(f"{kind}\n{namespace or holder}\n{identifier}")
     values = {
@@ -327,7 +329,8 @@ def use_once(
         "expires_at": expires_at,
         "others": KEPT_ONCE - 1,
     }
-    if prepared.changed(connection, _ADD_USED[connection.dialect.name], values):
+    use = prepared.changed_at_once if is_alone else prepared.changed
+    if use(connection, _ADD_USED[connection.dialect.name], values):
         return True
     if prepared.first(connection, _FIND_USED, {"digest": digest}) is None:
         raise TooManyUsed(holder)

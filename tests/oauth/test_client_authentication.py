@@ -76,7 +76,7 @@ def test_its_cost(
     code = browser.authorize(bank).code
     with statements() as seen:
         assert bank.exchange(code).status_code == 200
-    assert (len(seen), seen.commits) == ((4, 1) if ON_POSTGRESQL else (5, 2))
+    assert (len(seen), seen.commits) == ((4, 0) if ON_POSTGRESQL else (5, 2))
 
 
 def test_once_even_if_the_request_fails(bank: KeyedParty) -> None:
