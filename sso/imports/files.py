@@ -4,6 +4,7 @@ Data that has to be looked up while an export is read is stored in a private tem
 """
 
 import csv
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -148,7 +149,7 @@ class Scratch:
 
 LONGEST_LINE, LONGEST_ROW = 100_000, 500_000  # characters
 _ATTRIBUTE = "attribute."  # before the name of an attribute
-_APART = ("claims", "attributes", "initial_password", "group_ends")
+_APART = ("claims", "attributes", "initial_password")
 _OWN = tuple(name for name in FIELDS if name not in _APART)
 _SWITCHES = tuple(name for name, claim in CLAIMS.items() if claim.format is Format.SWITCH)
 _KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), *_SWITCHES)
@@ -219,6 +220,11 @@ def _columns(line: str) -> tuple[list[str], str]:
     return columns, delimiter
 
 
+def _texts(cell: str) -> list[str]:
+    """Return the texts of a cell, which has commas between them, or lines as an export has."""
+    return [part for text in re.split("[,\n]", cell) if (part := text.strip())]
+
+
 def _attribute_of(column: str) -> str:
     """Return the name of the attribute whose values a column has; "" if it has none."""
     return column.removeprefix(_ATTRIBUTE) if column.startswith(_ATTRIBUTE) else ""
@@ -247,7 +253,10 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
         for name, value in values.items()
         if (attribute := _attribute_of(name)) and value
     }
-    person.groups = [name.strip() for name in values.get("groups", "").split(",") if name.strip()]
+    person.groups = _texts(values.get("groups", ""))
+    for entry in _texts(values.get("group_ends", "")):
+        name, _, end = entry.rpartition("=")
+        person.group_ends[name.strip()] = end.strip()
     person.take_names(values.get("name"), email=values["email"], username="")
     person.take_password(lambda: foreign_hashes.from_text(values.get("password_hash", "")))
     return person

@@ -85,6 +85,7 @@ class Person:
     email_verified: bool = False
     disabled: bool = False
     ends_at: str = ""
+    group_ends: dict[str, str] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     claims: dict[str, Any] = field(default_factory=dict)
     attributes: dict[str, str | list[str]] = field(default_factory=dict)

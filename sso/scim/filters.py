@@ -108,6 +108,9 @@ def condition(model: type[User] | type[Group], text: str | None) -> Condition | 
     clause = translator.visit(ScimFilter(text).ast)
     if translator.slow and not clause.is_narrow and scim_resources.are_more_than(MOST_READ):
         raise TooManyException(detail=_TOO_MANY)
+    # A part that nearly all have, such as "com", is found by the index as well.
+    if translator.has_parts and scim_resources.are_more_than(MOST_READ, clause.condition):
+        raise TooManyException(detail=_TOO_COMMON)
     return clause.condition
 
 
@@ -116,6 +119,9 @@ _TOO_MANY = (
     "externalId by eq, or emails by sw. With the index of trigrams (PostgreSQL), co, sw and ew "
     "find three letters or digits next to each other in userName, emails and displayName"
 )
+
+
+_TOO_COMMON = "this filter finds too many people: compare a longer part, which few people have"
 
 
 def too_long() -> InvalidFilterException:
@@ -137,6 +143,7 @@ class _Translator(FilterVisitor[_Clause]):
     def __init__(self, attributes: Mapping[str, _Attribute]) -> None:
         self.attributes = attributes
         self._has_trigrams: bool | None = None
+        self.has_parts = False  # compares parts of texts that an index finds
         self.prefix = ""  # within the brackets of a value path
         self.comparisons = self.slow = 0
 
@@ -212,8 +219,10 @@ class _Translator(FilterVisitor[_Clause]):
         condition: Condition = getattr(attribute.text, name)(value, autoescape=True)
         key = attribute.key(value)
         if operator == "sw" and attribute.beginning is not None and key:
+            self.has_parts = True
             return _Clause(and_(begins(attribute.beginning, key), condition), True)
         if attribute.searched and _TRIGRAM.search(key) and self._finds_parts():
+            self.has_parts = True
             columns = [getattr(column, part)(key, autoescape=True) for column in attribute.searched]
             return _Clause(and_(or_(*columns), condition), True)
         self._count_slow()

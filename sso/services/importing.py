@@ -17,6 +17,7 @@ from sso import audit
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
+from sso.flow import moments
 from sso.flow.attributes import Party
 from sso.imports.person import SHOWN, Person
 from sso.models import User
@@ -117,6 +118,8 @@ MOST_GROUPS = checks.MAX_GROUPS  # of one person
 SAME_EMAIL = "there is a user with this email address"
 SAME_ID = "there is a user with this ID, with another email address"
 BAD_END = "ends_at is no time, or in the past of a user who is not disabled"
+BAD_GROUP_END = "group_ends has no time for a group, or one in the past"
+NO_MEMBER = "the end of a membership in a group that the person is not in"
 UNDEFINED = "attributes that are not defined here"
 PRIVILEGED = "a group that administers this server"
 
@@ -139,6 +142,7 @@ class Outcome:
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     ends_at: datetime | None = None
+    group_ends: dict[str, str] = field(default_factory=dict)
     method: str | None = None
     is_too_slow: bool = False  # imported without the password
     is_kept_from_staff: bool = False  # imported without a group that administers
@@ -219,6 +223,8 @@ def _examined(
     else:
         outcome.fate = Fate.IMPORTED
         _take_groups(outcome, rules)
+        if outcome.group_ends.keys() - {*person.groups}:
+            outcome.left_out.append(NO_MEMBER)
         for name, value in list(person.claims.items()):
             if checks.claim_errors({name: value}):
                 del person.claims[name]
@@ -230,13 +236,22 @@ def _examined(
 
 
 def _take_end(outcome: Outcome) -> str | None:
-    """Read when the account ends. Returns why the person cannot be imported."""
+    """Read when the account and its memberships end. Returns why the person cannot be imported."""
     person = outcome.person
     try:
         outcome.ends_at = ends.read(person.ends_at, may_be_past=person.disabled)
     except Invalid:
         person.detail = person.ends_at[:SHOWN]
         return BAD_END
+    for name, text in person.group_ends.items():
+        try:
+            end = ends.read(text)
+        except Invalid:
+            end = None
+        if end is None:
+            person.detail = f"{name}={text}"[:SHOWN]
+            return BAD_GROUP_END
+        outcome.group_ends[name] = moments.text_of(end)
     return None
 
 
@@ -303,5 +318,7 @@ def _user(outcome: Outcome) -> User:
         groups=person.groups,
         ends_at=outcome.ends_at,
     )
+    lasting = {name: end for name, end in outcome.group_ends.items() if name in person.groups}
+    user.set_group_ends(lasting)
     users.set_disabled(user, person.disabled)
     return user

@@ -71,8 +71,10 @@ def has_trigrams() -> bool:
     return dialects.is_postgresql() and db.session.scalar(select(index.is_not(None))) is True
 
 
-def are_more_than(number: int) -> bool:
-    limited = select(User.id).limit(number + 1).subquery()
+def are_more_than(number: int, condition: Condition | None = None) -> bool:
+    """Return whether there are more people than this, of those who meet the condition."""
+    people = select(User.id) if condition is None else select(User.id).where(condition)
+    limited = people.limit(number + 1).subquery()
     return (db.session.scalar(select(func.count()).select_from(limited)) or 0) > number
 
 

@@ -309,3 +309,28 @@ def test_an_end(app: Flask, run: Import) -> None:
         "d": "none",
         "e": None,
     }
+
+
+def test_ends_of_memberships(app: Flask, run: Import) -> None:
+    report = run(
+        "email,groups,group_ends\n"
+        'a@example.com,"staff,a=b","staff=2099-12-31T18:00+01:00, a=b=2099-01-01"\n'
+        "b@example.com,staff,\n"
+        'c@example.com,staff,"club=2099-01-01"\n'
+        'd@example.com,staff,"staff=2020-01-01"\n'
+        'e@example.com,staff,"staff=soon"\n'
+        'f@example.com,staff,"staff"\n'
+        'g@example.com,staff,"staff="\n'
+        'h@example.com,sso-administrators,"sso-administrators=2099-01-01"\n'
+    )
+    assert report["imported"] == 4
+    (skipped,) = report["reasons"]["skipped"]
+    assert len(skipped["examples"]) == 4
+    ends = {name: getattr(found(app, f"{name}@example.com"), "group_ends", "-") for name in "abcdh"}
+    assert ends == {
+        "a": {"staff": "2099-12-31T17:00:00Z", "a=b": "2099-01-01T00:00:00Z"},
+        "b": None,
+        "c": None,
+        "d": "-",
+        "h": None,  # who is not put into that group
+    }

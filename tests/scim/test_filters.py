@@ -240,6 +240,29 @@ def test_among_many_people_a_filter_needs_an_index(
             assert answer.status_code == (400 if text in refused else 200), text
 
 
+def test_a_part_that_too_many_have_is_refused(
+    scim: Provisioner, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`emails sw` has an index everywhere; exactly as many as may be read are found."""
+    headers = scim.headers
+    for email in ("many1@example.com", "many2@example.com", "many3@example.com"):
+        assert scim("POST", "/Users", {"userName": email}).status_code == 201
+    for text, most, is_refused in (
+        ('emails sw "many"', 3, False),
+        ('emails sw "many"', 2, True),
+        ('emails sw "many1"', 2, False),
+        ('emails sw "many" and userName eq "many1@example.com"', 2, False),
+        ('emails sw "many" or userName eq "nobody"', 2, True),
+    ):
+        monkeypatch.setattr(filters, "MOST_READ", most)
+        answer = scim.client.get(
+            "/api/auth/scim/v2/Users", query_string={"filter": text}, headers=headers
+        )
+        document = answer.get_json()
+        assert document.get("scimType") == ("tooMany" if is_refused else None), text
+        assert ("longer part" in document.get("detail", "")) is is_refused
+
+
 def test_as_long_a_filter_is_searched_for(scim: Provisioner) -> None:
     for length, status in ((filters.LONGEST, 200), (filters.LONGEST + 1, 400)):
         text = 'userName eq "{}"'.format("x" * (length - len('userName eq ""')))

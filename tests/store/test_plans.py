@@ -9,14 +9,22 @@ from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect, select, text
 
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.models import User
+from sso.jobs import upkeep
+from sso.models import ScimResource, User
 from sso.scim import filters
-from sso.store import exchanges, identities, migrations, scim_resources, users
+from sso.store import (
+    exchanges,
+    identities,
+    migrations,
+    scim_deliveries,
+    scim_resources,
+    users,
+)
 from sso.store.lists import PAGE
 from tests.bench import seed
 from tests.support.actors import Browser, RelyingParty
@@ -352,6 +360,51 @@ def test_a_filter_of_scim_reads_what_it_finds(app: Flask, query: str, number: in
         total, _ = scim_resources.users_where(filters.condition(User, query), 0, 100)
     assert total == number
     read_few(app, [each for each in statements if " users" in each[0]])
+
+
+DELIVERIES = (
+    "INSERT INTO scim_receivers (client_id) SELECT client_id FROM clients ORDER BY client_id"
+    " LIMIT 10",
+    "INSERT INTO scim_resources (id, client_id, kind, subject_id, name, attempts, created_at)"
+    " SELECT gen_random_uuid(), client_id, 'user', u.id, u.email, 0, now()"
+    " FROM scim_receivers, users u WHERE u.email LIKE 'user%'",
+    "INSERT INTO scim_deliveries (id, client_id, kind, subject_id, name, started_at, attempted_at,"
+    " attempts, action) SELECT id, client_id, kind, subject_id, name, now(),"
+    " now() - random() * interval '7 days', 1, CASE WHEN random() < 0.99 THEN 'created' END"
+    " FROM scim_resources",
+    "ANALYZE scim_receivers, scim_resources, scim_deliveries",
+)
+
+
+def test_what_was_sent_by_scim_reads_no_table_from_end_to_end(app: Flask) -> None:
+    with app.app_context():
+        for statement in DELIVERIES:
+            db.session.execute(text(statement))
+        db.session.commit()
+        client_id = db.session.scalars(text("SELECT min(client_id) FROM scim_receivers")).one()
+        subject = str(seed.user_id(7))
+    with executed(app) as statements, app.app_context():
+        for search, conditions in (
+            ("", ()), ("", [scim_deliveries.has_failed()]), (subject, ()),
+            ("", [scim_deliveries.is_done()]),
+        ):  # fmt: skip
+            page = scim_deliveries.of_receiver(client_id, search, *conditions)
+            rows = scim_deliveries.NEWEST.page(page, None).rows
+            assert rows
+            assert scim_deliveries.resources_of(rows[:1])
+        assert len(scim_deliveries.newest(client_id, subject, 10)) == 1
+        resource = db.session.scalars(
+            select(ScimResource).where(
+                ScimResource.client_id == client_id, ScimResource.subject_id == UUID(subject)
+            )
+        ).one()
+        resource.attempts = 1
+        scim_deliveries.record(resource, action=None, status=503, fault="it answered 503")
+        upkeep.purge()
+        db.session.rollback()
+    about = [each for each in statements if "scim_deliveries" in each[0]]
+    assert len(about) >= 8
+    assert tables_read_whole(app, about) == {}
 
 
 def test_signing_out_upstream_reads_no_table_from_end_to_end(app: Flask) -> None:

@@ -17,7 +17,7 @@ from sso.endpoints.admin.actions import Action
 from sso.endpoints.admin.admin_page import Refusal, Total
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.people import ACTIONS, PERSON, state_of
-from sso.flow import permissions
+from sso.flow import moments, permissions
 from sso.flow.decision import ENDS
 from sso.flow.permissions import Needs, Permission
 from sso.i18n import N_
@@ -197,7 +197,7 @@ def _query() -> dict[str, str]:
 
 _EXPORTED = (
     *("id", "email", "name", "email_verified", "groups", "disabled", "created"),
-    *("last_active", "terms_version", "terms_accepted"),
+    *("last_active", "terms_version", "terms_accepted", "ends_at", "group_ends"),
 )
 
 
@@ -218,7 +218,14 @@ def _lines(lists: Sequence[Listed]) -> Iterator[Sequence[object]]:
                 exports.moment(user.last_active_at) if user.last_active_at else "",
                 user.terms_version or "",
                 exports.moment(user.terms_accepted_at) if user.terms_accepted_at else "",
+                moments.text_of(user.ends_at),
+                "\n".join(f"{name}={end}" for name, end in _ends_of(user)),
             )  # fmt: skip
+
+
+def _ends_of(user: User) -> Iterable[tuple[str, str]]:
+    """Return the ends of memberships that last."""
+    return ((name, end) for name in user.groups if (end := (user.group_ends or {}).get(name)))
 
 
 def _yes(value: bool | datetime | None) -> str:

@@ -4,6 +4,8 @@ import csv
 import io
 import re
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -219,3 +221,31 @@ def test_the_helpdesk_changes_neither_groups_nor_staff(app: Flask, ada: StaffBro
     assert signed_in.open(f"{ORIGIN}{BASE}/account").path.endswith("/sign-in")  # hers ended
     assert ada.open(f"{ADMIN}/people").status == 200  # her session lives
     assert hal.open(f"{ADMIN}/people/export?kind=csv").status == 404
+
+
+def test_ends_are_exported_as_an_import_takes_them(
+    app: Flask, ada: StaffBrowser, clock: Clock, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"ends_at": "2099-01-01", "groups": ["club", "staff", "guests"]}
+    make_user(
+        app, "erin@example.com", **fields,
+        group_ends={"club": "2027-01-31T18:00+01:00", "guests": "2026-11-22"},
+    )  # fmt: skip
+    clock.move(days=1)  # who is no longer a guest
+    exported = rows(ada.open(f"{ADMIN}/people/export?kind=csv&q=erin").html)[0]
+    assert exported["ends_at"] == "2099-01-01T00:00:00Z"
+    assert exported["group_ends"] == "club=2027-01-31T17:00:00Z"
+    file = tmp_path / "people.csv"
+    with file.open("w", newline="") as output:
+        columns = ["email", "groups", "ends_at", "group_ends"]
+        writer = csv.DictWriter(output, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerow({**exported, "email": "copy@example.com"})
+    run = app.test_cli_runner().invoke(args=["user", "import", "csv", str(file)])
+    assert run.exit_code == 0, run.output
+    with app.app_context():
+        erin, copy = (users.find_by_email(f"{name}@example.com") for name in ("erin", "copy"))
+        assert erin
+        assert copy
+        assert (copy.groups, copy.ends_at) == (["club", "staff"], erin.ends_at)
+        assert copy.group_ends == {"club": "2027-01-31T17:00:00Z"}
