@@ -11,7 +11,7 @@ from joserfc.util import urlsafe_b64encode
 
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import InvalidJwt
-from tests.support.signing import EC, ED, RSA, public
+from tests.support.signing import EC, ED, OTHER_EC, RSA, public
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +76,23 @@ def test_each_private_part_is_refused_alone(key: Any, name: str) -> None:
     with pytest.raises(client_jwt.UnusableKey, match="private parts"):
         client_jwt.parse_key({**public(key), name: "AQAB"})
     assert client_jwt.parse_key(public(key)).algorithms
+
+
+@pytest.mark.parametrize("name", ["exp", "iat", "nbf"])
+def test_a_time_that_is_null_is_not_an_absent_one(name: str) -> None:
+    assert client_jwt.moment({}, name) is None
+    with pytest.raises(InvalidJwt, match=f"its {name} is not a number"):
+        client_jwt.moment({name: None}, name)
+    with pytest.raises(InvalidJwt):
+        client_jwt.expiry({"exp": 1060, name: None}, 1000)
+    assert client_jwt.expiry({"exp": 1060}, 1000) == 1060
+
+
+def test_a_kid_is_that_of_the_key() -> None:
+    """A header without one fits every key; a key without one fits no header with one."""
+    jwks = [public(EC), public(OTHER_EC, "k2")]
+    keys = client_jwt.usable_keys({"keys": [{**jwks[0], "kid": None}, jwks[1]]})
+    assert [key.kid for key in keys] == [None, "k2"]
+    by_kid = {kid: client_jwt.fitting_keys(keys, kid, "ES256") for kid in (None, "k2", "k3")}
+    assert by_kid == {None: [key.key for key in keys], "k2": [keys[1].key], "k3": []}
+    assert client_jwt.fitting_keys(keys, None, "EdDSA") == []

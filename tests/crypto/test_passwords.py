@@ -217,6 +217,13 @@ def test_composed_and_decomposed_are_the_same() -> None:
     assert passwords.verify(unicodedata.normalize("NFD", "Grüße aus Köln 1"), stored)
 
 
+@pytest.mark.parametrize(("typed", "other"), [("ﬁnnisch", "finnisch"), ("km²", "km2"), ("Ａ", "A")])
+def test_signs_that_only_look_alike_are_not(typed: str, other: str) -> None:
+    stored = passwords.hash_password(f"{typed} und mehr 1")
+    assert passwords.verify(f"{typed} und mehr 1", stored)
+    assert not passwords.verify(f"{other} und mehr 1", stored)
+
+
 # Who has shown that an account is theirs has a place in the queue, however many others wait.
 
 STORED = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"

@@ -69,6 +69,7 @@ LASTING = Consent(frozenset(f"{SCOPE} offline_access".split()), LONG_AGO)
 ONLY_EMAIL = AskConsent(frozenset({"email"}), frozenset({"openid"}))
 EMAIL_CLAIM = ClaimsRequest(userinfo=("email",))
 OTHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin"}))
+OTHER_SUBJECTS = ClaimsRequest(subjects=frozenset({"erin", "finn"}))
 EITHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin", "dana"}))
 ESSENTIAL_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",), acr_essential=True)
 ACR_1 = ClaimsRequest(acr_asked=True, acr_values=("1",), acr_essential=True)
@@ -243,6 +244,8 @@ TABLE: dict[str, Row] = {
         asking(hinted_subject="erin", prompt="none"), SESSION, CONSENT, OPEN, "login_required"),
     "claims: sub of another": (
         asking(claims=OTHER_SUBJECT), SESSION, CONSENT, OPEN, SignIn(Why.SOMEBODY_ELSE)),
+    "claims: sub of two others": (
+        asking(claims=OTHER_SUBJECTS), SESSION, CONSENT, OPEN, SignIn(Why.SOMEBODY_ELSE)),
     "claims: sub of either": (asking(claims=EITHER_SUBJECT), SESSION, CONSENT, OPEN, Answer()),
     "a member": (REQUEST, SESSION, CONSENT, STAFF, Answer()),
     "no member": (REQUEST, SESSION, CONSENT, OTHERS, Forbid()),

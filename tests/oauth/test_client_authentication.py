@@ -350,7 +350,9 @@ def test_forms(bank: KeyedParty) -> None:
     assert refused(bank.post("/oauth2/introspect", {"token": "t", "client_assertion": sent}),
                    "client_assertion_type is not")  # fmt: skip
     assert refused(ask(bank, None), "not a signed JWT")
-    for other in ("another", bank.client_id[:-1], bank.client_id[1:], bank.client_id + "x"):
+    assert bank.client_id != bank.client_id.swapcase()
+    for other in ("another", bank.client_id[:-1], bank.client_id[1:], bank.client_id + "x",
+                  bank.client_id.swapcase()):  # fmt: skip
         assert refused(ask(bank, sent, client_id=other), "the client_id of the body")
     assert refused(ask(bank, sent, client_secret="x"), "two ways", 400)
     basic = {"Authorization": "Basic " + "eDp5"}

@@ -115,6 +115,17 @@ def test_algorithms(app: Flask, platform: Platform, alg: str) -> None:
     assert ask(service, sign(claims, key, alg=alg, kid="a")).status_code == 200
 
 
+def test_a_subject_that_is_called_as_the_client(
+    app: Flask, platform: Platform, service: Service
+) -> None:
+    """The issuer names the workload by its client ID, and still speaks for it."""
+    with app.app_context():
+        clients.change(audit.SYSTEM, service.client_id, {"trust_subject": service.client_id})
+        db.session.commit()
+    assert ask(service, platform.jwt(of_kubernetes(sub=service.client_id))).status_code == 200
+    assert distrusted(service, ask(service, platform.jwt(of_kubernetes())), "its sub")
+
+
 def test_an_audience_of_its_own(app: Flask, platform: Platform) -> None:
     service = make(app, platform, trust_audience="sso")
     right: tuple[Any, ...] = ("sso", ["sso"])

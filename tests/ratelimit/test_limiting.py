@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from flask import Flask
@@ -548,6 +549,25 @@ def test_it_is_told_when_the_budget_is_used_up_and_not_before(app: Flask) -> Non
         if number in (99, 100, 102):
             told = len(events(app, "password_reset_limited"))
             assert told == (number > 99)
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize("requests", [1, 7, 35])
+def test_a_program_that_jumps_over_its_budget_is_told_of_once(app: Flask, requests: int) -> None:
+    """A batch counts as many requests as it has parts."""
+    rule, told = replace(limiting.API_REQUESTS, most=30), list[tuple[bool, int]]()
+    for count in range(requests, rule.most + 3 * requests, requests):
+        is_refused = False
+        with at(app):
+            try:
+                limiting.spend_own(rule, "program", requests)
+            except TooManyAttempts:
+                is_refused = True
+        assert is_refused == (count > rule.most)
+        if abs(count - rule.most) <= 2 * requests:
+            told.append((is_refused, len(events(app, limiting.limited(rule.name)))))
+    assert told
+    assert all(number == is_refused for is_refused, number in told)
 
 
 @pytest.mark.usefixtures("watch")

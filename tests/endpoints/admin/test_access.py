@@ -288,6 +288,8 @@ def test_someone_without_a_factor_is_led_to_set_one_up(app: Flask, clock: Clock)
     make_user(app, "ada@example.com", groups=[ADMINS])
     browser = StaffBrowser(app)
     browser.sign_in("ada@example.com")
+    sent = ask(browser, f"{ADMIN}/person/invite", "POST", headers={"Origin": ORIGIN})
+    assert (sent.status_code, sent.location.partition("?")[0]) == (303, f"{BASE}/account/factors")
     page = browser.open(f"{ADMIN}/people?q=ada")
     assert page.path.endswith("/account/factors")
     assert "Administration requires a second factor" in page.html
