@@ -107,7 +107,7 @@ def test_another_kind_of_jwt(bridge: Bridge, typ: Any) -> None:
         {"sub": "x\u0000"}, {"sub": "\ud800"}, {"sub": "a" * 100_000}, {"jti": None}, {"jti": ""},
         {"jti": 7}, {"jti": "j" * 300}, {"iat": None}, {"iat": "now"}, {"iat": 1 << 70},
         {"exp": None}, {"exp": 1}, {"exp": "soon"}, {"exp": True}, {"exp": 9_999_999_999},
-        {"nbf": 9_999_999_999}, {"cnf": {"jkt": "x"}}, {"scope": ["read"]}, {"scope": 1},
+        {"nbf": 9_999_999_999}, {"cnf": {"jkt": "x"}}, {"cnf": {}}, {"scope": ["read"]}, {"scope": 1},
         {"scope": ""}, {"scope": " "},
         {"resource": 5}, {"resource": {"a": 1}}, {"resource": [5]},
     ],

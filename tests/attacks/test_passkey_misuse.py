@@ -24,6 +24,7 @@ from sso.store import factors
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.authenticator import Authenticator, options_of
+from tests.support.events import events
 from tests.support.factories import make_user
 from tests.support.second_factors import FACTORS, enrol_passkey, is_signed_in, sign_in_by_passkey
 
@@ -136,10 +137,11 @@ def test_a_passkey_is_registered_once(app: Flask, browser: Browser, key: Authent
     assert "already registered" in enrol_passkey(browser, key).html
 
 
-def test_without_user_verification(browser: Browser, key: Authenticator) -> None:
+def test_without_user_verification(app: Flask, browser: Browser, key: Authenticator) -> None:
     browser.open(SIGN_IN)
     sign_in_by_passkey(browser, key, verified=False)
     assert not is_signed_in(browser)
+    assert [event["method"] for event in events(app, "sign_in_failed")] == ["passkey"]
 
 
 def test_an_answer_is_taken_once(app: Flask, browser: Browser, key: Authenticator) -> None:

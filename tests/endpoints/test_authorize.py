@@ -212,6 +212,18 @@ def test_id_token_hint(app: Flask, browser: Browser, client: RelyingParty, user:
     assert "password" in other.authorize(client, id_token_hint=hint).fields
 
 
+@pytest.mark.parametrize("first_party", [False, True])
+def test_a_hint_of_another_client_names_nobody_here(
+    app: Flask, browser: Browser, client: RelyingParty, user: User, first_party: bool
+) -> None:
+    hint = client.exchange(browser.approve(client).code).get_json()["id_token"]
+    other = make_client(app, first_party=first_party)
+    page = browser.authorize(other, id_token_hint=hint)
+    assert (page.error, page.parameters["error_description"]) == (
+        "invalid_request", "The 'id_token_hint' was issued to another client."
+    )  # fmt: skip
+
+
 def test_claims(app: Flask, browser: Browser, user: User) -> None:
     """OIDC Core §5.5; never beyond the registered scope."""
     client = make_client(app, scope="openid email")

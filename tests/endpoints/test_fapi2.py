@@ -142,13 +142,18 @@ def test_a_refresh_token_that_was_replaced_before(
     assert bank.refresh(new).get_json()["error"] == "invalid_grant"  # it was stolen: all has ended
 
 
+@pytest.mark.parametrize(("lifetime", "lives"), [(600, 60), (60, 60), (20, 20)])
 def test_codes_live_for_a_minute_at_most(
-    app: Flask, clock: Clock, browser: Browser, bank: FapiParty, user: User
-) -> None:
+    app: Flask, clock: Clock, browser: Browser, bank: FapiParty, user: User,
+    lifetime: int, lives: int,
+) -> None:  # fmt: skip
+    """The setting may only shorten it."""
     settings = app.extensions["sso.settings"]
-    app.extensions["sso.settings"] = replace(settings, authorization_code_lifetime=600)
-    code = bank.approve(browser).code
-    clock.move(seconds=61)
+    app.extensions["sso.settings"] = replace(settings, authorization_code_lifetime=lifetime)
+    code, other = bank.approve(browser).code, bank.approve(browser).code
+    clock.move(seconds=lives - 5)
+    assert bank.exchange(other).status_code == 200
+    clock.move(seconds=6)
     assert bank.exchange(code).get_json()["error"] == "invalid_grant"
 
 

@@ -17,6 +17,7 @@ from sso.services import accounts, clients
 from tests.conftest import Clock, Statements
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.support.events import events
+from tests.support.exchanges import DOCS, Chain, exchange
 from tests.support.factories import make_api, make_attribute, make_client, make_user, rotate
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
 
@@ -231,6 +232,19 @@ def test_what_shuts_a_person_out(
     assert [answer.headers[name] for name in IDENTITY] == [""] * 5
 
 
+def test_a_host_that_is_removed_during_the_sign_in(
+    app: Flask, wiki: Proxied, browser: Browser, user: User
+) -> None:
+    back = wiki.callback(browser, wiki.ask("/page"))
+    remove_host(app, browser, wiki, user)
+    answer = wiki.ask(back)
+    assert answer.status_code == 400
+    assert wiki.cookies.keys() == {"__Host-sso-browser"} or "sso-session" not in str(wiki.cookies)
+    assert events(app, "proxy_signed_in") == []
+    change(app, wiki.client_id, proxy_urls=[WIKI])
+    assert wiki.ask(back).status_code == 303  # the code was not used
+
+
 def test_a_session_ends_by_itself(
     wiki: Proxied, browser: Browser, user: User, clock: Clock
 ) -> None:
@@ -349,6 +363,28 @@ def test_machines(app: Flask, wiki: Proxied, bot: str) -> None:
     subject = claims_of(bot)["sub"]
     assert (answer.headers["Remote-User"], answer.headers["Remote-Email"]) == (subject, "")
     assert claims_of(answer.headers["X-Sso-Assertion"])["scope"] == "read"
+
+
+@pytest.mark.parametrize("kind", ["own", "exchanged"])
+def test_a_persons_token_is_held_to_the_groups_of_the_application(
+    app: Flask, wiki: Proxied, browser: Browser, user: User, kind: str
+) -> None:
+    chain = Chain(app, browser)
+    make_api(app, WIKI)
+    change(app, chain.docs.client_id, apis=[WIKI])
+    change(app, chain.books.client_id, apis=[DOCS, WIKI])
+    if kind == "own":
+        token = chain.books.exchange(
+            browser.approve(chain.books, resource=WIKI, scope="openid read").code
+        ).get_json()["access_token"]
+    else:
+        token = exchange(chain.docs, chain.subject, resource=WIKI).get_json()["access_token"]
+    headers = {"Authorization": f"Bearer {token}", "Sec-Fetch-Mode": "cors"}
+    assert wiki.ask("/api", headers).headers["Remote-User"] == str(user.id)
+    for fields in ({"groups": ["staff"]}, {"groups": [], "require_mfa": True}):
+        change(app, wiki.client_id, **fields)
+        answer = wiki.ask("/api", headers)
+        assert (answer.status_code, answer.headers["Remote-User"]) == (401, "")
 
 
 def test_a_check_is_one_statement_and_no_write(

@@ -322,6 +322,24 @@ def test_approvals_of_an_earlier_api_do_not_come_back(
     assert page.fields["api_scope"] == f"{DOCS}#read"  # asked again
 
 
+def test_tokens_of_an_earlier_api_do_not_come_back_for_those_whom_nobody_asks(
+    app: Flask, clock: Clock, browser: Browser, user: User
+) -> None:
+    make_api(app, DOCS)
+    client = make_client(app, first_party=True, scope="openid profile", apis=[DOCS])
+    tokens = tokens_of(browser, client, resource=DOCS, scope="openid read")
+    change_api(app, DOCS, deleted=True)
+    clock.move(seconds=1)
+    make_api(app, DOCS)
+    update = ("client", "update", client.client_id, "--add-api", DOCS)
+    assert app.test_cli_runner().invoke(args=update).exit_code == 0
+    assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
+    assert client.introspect(tokens["refresh_token"]).get_json()["scope"] == "openid"
+    tokens = tokens_of(browser, client, resource=DOCS, scope="openid read")
+    assert client.introspect(tokens["access_token"]).get_json()["scope"] == "read"
+    assert client.introspect(tokens["refresh_token"]).get_json()["scope"] == "openid read"
+
+
 def narrow(app: Flask, client: RelyingParty, user: User, how: str) -> None:
     commands = {
         "client": ("client", "update", client.client_id, "--remove-api", DOCS),

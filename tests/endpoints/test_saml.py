@@ -130,6 +130,24 @@ def test_a_signed_request_by_redirect_and_by_post(app: Flask, clock: Clock) -> N
     assert wiki.read(page).status == "Success"
 
 
+@pytest.mark.parametrize("signer", [None, "sp", "other"])
+@pytest.mark.parametrize("binding", ["redirect", "post"])
+def test_a_signature_that_nothing_verifies_is_not_asked_for(
+    app: Flask, clock: Clock, binding: str, signer: str | None
+) -> None:
+    """Many service providers sign; without their certificate registered, that proves nothing."""
+    make_user(app)
+    wiki, browser = make_service_provider(app, first_party=True), Browser(app)
+    by = pair(signer) if signer else None
+    if binding == "redirect":
+        assert wiki.sign_on(browser, signed_by=by).status == "Success"
+        return
+    browser.sign_in()
+    body = post_form(signed_xml(authn_request(), by) if by else authn_request())
+    page = browser.open(SSO_URL, method="POST", data=body, content_type=FORM)
+    assert wiki.read(page).status == "Success"
+
+
 @pytest.mark.parametrize(("name_id", "is_verified", "expected"), [
     ("email", True, ("dana@example.com", EMAIL)),
     ("preferred_username", False, ("dana", UNSPECIFIED)),  # says nothing of the address

@@ -208,6 +208,19 @@ def test_credentials_that_are_swapped(app: Flask, client: RelyingParty, explain:
     assert client.client_secret not in json.dumps(found)
 
 
+@pytest.mark.parametrize("client_id", ["", "unknown"])
+def test_a_secret_without_its_client_id_is_in_no_trail(
+    app: Flask, client: RelyingParty, client_id: str
+) -> None:
+    pair = b64encode(f"{client_id}:{client.client_secret}".encode()).decode()
+    form = {"grant_type": "authorization_code", "code": "x"}
+    answer = client.post("/oauth2/token", form, headers={"Authorization": f"Basic {pair}"})
+    assert answer.get_json()["error"] == "invalid_client"
+    (event,) = events(app, "client_authentication_failed")
+    assert event["client"] == client_id
+    assert client.client_secret not in json.dumps(event)
+
+
 def test_a_secret_as_the_client_id(
     browser: Browser, client: RelyingParty, explain: Explain
 ) -> None:

@@ -46,4 +46,6 @@ def test_a_long_way_back_loses_its_query() -> None:
     for length, back in ((MAX_RETURN, True), (MAX_RETURN + 1, False)):
         uri = "/page?".ljust(length, "q")
         assert read(uri).way_back(None) == (uri if back else "/page")
-        assert read("/".ljust(length, "p")).way_back(None) == ("/".ljust(length, "p") if back else "/")
+        assert read("/".ljust(length, "p")).way_back(None) == (
+            "/".ljust(length, "p") if back else "/"
+        )

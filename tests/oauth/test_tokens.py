@@ -1,6 +1,7 @@
 """Access tokens are known again by their digest; those of an older version by their signature."""
 
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 
 import pytest
 from flask import Flask
@@ -45,6 +46,12 @@ def test_rows_of_an_older_version(app: Flask, client: RelyingParty, token: str) 
         db.session.execute(update(Token).values(access_digest=None))
         db.session.commit()
     test_to_the_letter(client, token)
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, base_url="https://other.example")
+    with app.app_context():
+        assert not tokens.is_genuine(token, None)  # signed here, but under another issuer
+        app.extensions["sso.settings"] = settings
+        assert tokens.is_genuine(token, None)
 
 
 @given(st.text() | st.binary().map(lambda raw: f"a.{urlsafe_b64encode(raw).decode()}.b"))

@@ -222,7 +222,13 @@ def test_the_groups_of_an_api(app: Flask, bridge: Bridge, user: User) -> None:
         with app.app_context():
             db.session.execute(update(User).where(User.id == user.id).values(groups=groups))
             db.session.commit()
-        assert (bridge.ask().status_code == 200) is admitted
+        answer = bridge.ask()
+        assert (answer.status_code == 200) is admitted
+        if not admitted:
+            body = answer.get_json()
+            assert (body["error"], "in a group that may use" in body["error_description"]) == (
+                "invalid_target", True
+            ), body  # fmt: skip
 
 
 def test_an_identity_that_its_directory_has_disabled(bridge: Bridge) -> None:

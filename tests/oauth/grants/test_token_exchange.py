@@ -157,6 +157,13 @@ def test_what_the_user_declined_at_its_own_grant_stays_declined(
     tokens = own.exchange(chain.browser.allow().code, resource=DOCS).get_json()
     body = exchange(own, tokens["access_token"], resource=MAPS).get_json()
     assert body["scope"] == "read"
+    # All of an API: it is in no grant then.
+    page = chain.browser.authorize(own, resource=[DOCS, MAPS], scope="openid read draw",
+                                   prompt="consent")  # fmt: skip
+    page.fields["api_scope"] = [f"{DOCS}#read"]
+    tokens = own.exchange(chain.browser.allow().code, resource=DOCS).get_json()
+    answer = exchange(own, tokens["access_token"], resource=MAPS)
+    assert error_of(answer) == (400, "invalid_target")
 
 
 def test_it_lives_no_longer_than_the_subject_token(clock: Clock, app: Flask, chain: Chain) -> None:
