@@ -130,7 +130,7 @@ def test_groups_only_if_it_may_have_them(
     """They are those of now."""
     token = tokens_of(browser, books)["access_token"]
     assert "groups" not in api.introspect(token).get_json()
-    change_api(app, API, roles=["staff=editor"])
+    change_api(app, API, roles=["editor=staff"])
     join_staff(app, user)
     members = api.introspect(token).get_json()
     assert ("groups" in members, members["roles"]) == (False, ["editor"])
