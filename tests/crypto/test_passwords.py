@@ -217,7 +217,9 @@ def test_composed_and_decomposed_are_the_same() -> None:
     assert passwords.verify(unicodedata.normalize("NFD", "Grüße aus Köln 1"), stored)
 
 
-@pytest.mark.parametrize(("typed", "other"), [("ﬁnnisch", "finnisch"), ("km²", "km2"), ("Ａ", "A")])
+@pytest.mark.parametrize(
+    ("typed", "other"), [("ﬁnnisch", "finnisch"), ("km²", "km2"), ("\uff21", "A")]
+)
 def test_signs_that_only_look_alike_are_not(typed: str, other: str) -> None:
     stored = passwords.hash_password(f"{typed} und mehr 1")
     assert passwords.verify(f"{typed} und mehr 1", stored)

@@ -559,8 +559,11 @@ def test_a_device_code_works_once_and_its_reuse_ends_what_it_gave(
     assert tv.error() == "invalid_grant"
 
 
-def test_without_the_grant_of_refresh_tokens(app: Flask, browser: Browser, user: User) -> None:
-    device = make_device(app, grant_types=[DEVICE_CODE])
+@pytest.mark.parametrize("confidential", [False, True])
+def test_without_the_grant_of_refresh_tokens(
+    app: Flask, browser: Browser, user: User, confidential: bool
+) -> None:
+    device = make_device(app, confidential=confidential, grant_types=[DEVICE_CODE])
     tokens = device.approve(browser, scope="openid offline_access").get_json()
     assert "refresh_token" not in tokens
     assert device.userinfo(tokens["access_token"]).status_code == 200
