@@ -565,7 +565,7 @@ def test_a_program_that_jumps_over_its_budget_is_told_of_once(app: Flask, reques
                 is_refused = True
         assert is_refused == (count > rule.most)
         if abs(count - rule.most) <= 2 * requests:
-            told.append((is_refused, len(events(app, limiting.limited(rule.name)))))
+            told.append((is_refused, len(events(app, f"{rule.name}_limited"))))
     assert told
     assert all(number == is_refused for is_refused, number in told)
 
