@@ -1,6 +1,7 @@
 """When people were last active
 
-Only an addition: the version before runs on this schema, and does not note it.
+Only an addition: the version before runs on this schema, and does not note it. The worker fills the
+column from the sessions that there are, in batches (`store.sessions.fill_last_active`).
 
 Revision ID: 0046
 Revises: 0045
@@ -23,11 +24,6 @@ ACTIVE = sa.text("last_active_at IS NOT NULL")
 
 def upgrade():
     op.add_column("users", sa.Column("last_active_at", sa.DateTime(timezone=True)))
-    op.execute(
-        "UPDATE users SET last_active_at ="
-        " (SELECT max(last_seen_at) FROM browser_sessions WHERE user_id = users.id)"
-        " WHERE id IN (SELECT user_id FROM browser_sessions)"
-    )
     op.create_index(
         INDEX, "users", ["last_active_at", "id"], postgresql_where=ACTIVE, sqlite_where=ACTIVE
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from sso import audit, clock, context
 from sso.audit.events import Event
@@ -24,7 +25,16 @@ from sso.mfa import totp
 from sso.models import KeyState
 from sso.services import accounts, program_secrets
 from sso.services import identities as linking
-from sso.store import client_work, expired, factors, identities, provisioning, webhooks
+from sso.store import (
+    client_work,
+    expired,
+    factors,
+    identities,
+    outbox,
+    provisioning,
+    sessions,
+    webhooks,
+)
 from sso.store import keys as stored_keys
 from sso.upstream import ldap, oidc
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
@@ -248,6 +258,35 @@ class InTime:
         fitting = int(self.size * SECONDS_OF_BATCH / took)
         self.size = min(max(fitting, SMALLEST_BATCH), client_work.BATCH)
         return done
+
+
+SESSIONS_AT_ONCE = 500
+
+
+class LastActive:
+    """Record when people were last active, for sessions of versions up to 0.1, one batch a call.
+
+    Returns 0 at the end, which the database remembers: no later worker reads the sessions again.
+    One that was killed begins again, and changes only what is missing.
+    """
+
+    def __init__(self) -> None:
+        self._after: UUID | None = None
+        self._has_begun = self._is_done = False
+
+    def __call__(self) -> int:
+        if not self._has_begun:
+            self._is_done = outbox.last_beat(outbox.ACTIVITY_FILLED) is not None
+            self._has_begun = True
+        if self._is_done:
+            db.session.rollback()
+            return 0
+        last = sessions.fill_last_active(self._after, SESSIONS_AT_ONCE)
+        if last is None:
+            outbox.beat(outbox.ACTIVITY_FILLED)
+        db.session.commit()
+        self._after, self._is_done = last, last is None
+        return int(not self._is_done)
 
 
 RECHECK_BATCH = 20  # sessions of a provider at a time

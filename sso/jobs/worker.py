@@ -66,6 +66,7 @@ JOBS = (
     Job("ask upstream providers again", 10, upkeep.recheck_providers),
     Job("end what has an end", 10, upkeep.end_due),
     Job("end grants of changed clients", 2, upkeep.InTime()),
+    Job("note when people were last active", 3600, upkeep.LastActive()),
     Job("purge", 3600, upkeep.Piecewise()),
     Job("purge what lives for minutes", 60, upkeep.Piecewise(expired.LIVING_MINUTES)),
     Job("purge audit events", 3600, chain.purge_due),

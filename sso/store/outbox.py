@@ -342,6 +342,7 @@ def logouts_waiting_for(client_id: str) -> int:
 
 
 WORKER = "worker"
+ACTIVITY_FILLED = "activity filled"  # the only time that a worker did this
 
 
 def beat(name: str) -> None:

@@ -24,7 +24,7 @@ from sso.flow import group_ends
 from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import clients, groups, prepared
 from sso.store.clients import RegisteredClient
-from sso.store.lists import Order, batches
+from sso.store.lists import Order, batches, write
 from sso.store.users import ENABLED
 
 
@@ -210,6 +210,35 @@ def note_all_active(moments: Mapping[UUID, datetime]) -> None:
     if moments:
         rows = [{"user": user_id, "moment": moment} for user_id, moment in moments.items()]
         db.session.connection().execute(_ACTIVE, rows)
+
+
+def fill_last_active(after: UUID | None, size: int) -> UUID | None:
+    """Record when the users of the next `size` sessions were last active, by their sessions, where
+    this is not known: versions up to 0.1 did not note it.
+
+    Return the last session, or `None` at the end. Users whom another transaction has locked are
+    left out: their next use of a session is noted.
+    """
+    in_order = select(_SESSIONS.c.id).order_by(_SESSIONS.c.id)
+    if after is not None:
+        in_order = in_order.where(_SESSIONS.c.id > after)
+    ids = db.session.scalars(in_order.limit(size)).all()
+    if not ids:
+        return None
+    owners = select(_SESSIONS.c.user_id).where(_SESSIONS.c.id.between(ids[0], ids[-1]))
+    is_unknown = _USERS.c.last_active_at.is_(None)
+    free = select(_USERS.c.id).where(is_unknown, _USERS.c.id.in_(owners))
+    last_seen = select(func.max(_SESSIONS.c.last_seen_at)).where(_SESSIONS.c.user_id == _USERS.c.id)
+    write(
+        update(_USERS)
+        .where(is_unknown, _USERS.c.id.in_(free.with_for_update(key_share=True, skip_locked=True)))
+        .values(
+            last_active_at=last_seen.scalar_subquery(),
+            version=_USERS.c.version,
+            updated_at=_USERS.c.updated_at,
+        )
+    )
+    return ids[-1] if len(ids) == size else None
 
 
 _USE_DECISIONS = (
