@@ -339,3 +339,24 @@ def test_an_empty_id_is_none(app: Flask, scim: Provisioner) -> None:
     body = {"schemas": [USER], "userName": "erin@example.com", "externalId": ""}
     refused = scim("POST", "/Users", body)
     assert (refused.status_code, refused.get_json()["scimType"]) == (400, "invalidValue")
+
+
+@pytest.mark.parametrize(
+    "written", ["Erin.Example", " erin.example ", "ERIN.EXAMPLE", "\terin.Example"]
+)
+def test_a_user_name_is_one_however_it_is_written(
+    app: Flask, scim: Provisioner, written: str
+) -> None:
+    """Spaces around it and case do not make another one (RFC 7643 §4.1.1)."""
+    emails = [{"value": "erin@example.com", "primary": True}]
+    made = scim.user(userName=written, emails=emails)
+    assert made["userName"] == written.strip()
+    assert row(app, made["id"]).user_name == "erin.example"
+    for other in ("erin.example", "Erin.Example", " ERIN.example "):
+        again = scim("POST", "/Users", {
+            "schemas": [USER], "userName": other, "displayName": "E",
+            "emails": [{"value": "other@example.com"}],
+        })  # fmt: skip
+        assert (again.status_code, again.get_json()["scimType"]) == (409, "uniqueness")
+        filtered = scim.get("/Users", filter=f'userName eq "{other.strip()}"')
+        assert [user["id"] for user in filtered["Resources"]] == [made["id"]]
