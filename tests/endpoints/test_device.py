@@ -724,3 +724,17 @@ def test_polls_are_counted_by_their_outcome() -> None:
         counters.token_request(DEVICE_CODE, error)
         labels = {"grant": "device_code", "outcome": error or "ok"}
         assert counters.registry.get_sample_value("sso_token_requests_total", labels) == 1
+
+
+def test_what_is_declined_is_not_approved(
+    app: Flask, browser: Browser, user: User, tv: Device
+) -> None:
+    """Not even if the person allows it elsewhere later: the device was told otherwise."""
+    change(app, tv, scope="openid profile email")
+    tv.ask(scope="openid profile email")
+    enter(browser, tv.user_code)
+    browser.submit(decision="allow", scope_email=None)
+    with app.app_context():
+        scope = db.session.scalars(select(Grant.scope)).one()
+        assert set(scope.split()) == {"openid", "profile"}
+    assert set(tv.poll().get_json()["scope"].split()) == {"openid", "profile"}
