@@ -388,3 +388,20 @@ def test_what_is_missing_is_asked_for_at_a_terminal(tmp_path: Path) -> None:
     assert b"Error: it is refused: it has no scheme; begin with https://" in err
     assert b"url (where Grafana is reached" in err
     assert json.loads(out)["preset"]["url"] == "https://grafana.example.com"
+
+
+@pytest.mark.parametrize(
+    ("server", "port"),
+    [
+        ("https://id.example", 443),
+        ("http://id.example", 80),
+        ("https://id.example:8443", 8443),
+        ("https://[::1]", 443),
+    ],
+)
+def test_envoy_takes_the_port_of_the_scheme(run: Run, server: str, port: int) -> None:
+    url = ("--preset", "envoy", "--url", "https://wiki.example")
+    made = parsed(run("client", "create", *url, "--option", f"server={server}", "--json"))
+    [text] = [step["text"] for step in made["setup"] if "clusters:" in step["text"]]
+    _, _, cluster = text.partition('- name: "sso"')
+    assert cluster.rstrip().endswith(f" {port}")
