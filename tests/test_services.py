@@ -750,6 +750,7 @@ CASES = [
          "webhook_deleted", "", lambda _: _webhook().id),
     plain(webhooks.is_for_commands, "", OLGA, HOOK),
     plain(attributes.unknown_in, "", ["x=attribute:y"], []),
+    plain(attributes.subject_errors, "", {"subject_attribute": "y"}, {}),
     plain(provisioning.client_errors, "", {}, {}),
     plain(provisioning.require_may_call, "", OLGA, HOOK),
     plain(provisioning.keep, "", of("client"), ["scim_url"]),

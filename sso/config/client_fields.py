@@ -130,6 +130,15 @@ _TABLE = (
         fact=Fact(),
     ),
     Field(
+        "subject_attribute", Kind.TEXT,
+        "The attribute that has the subjects of people who come from an earlier server.",
+        noun=Message("the attribute of subjects"),
+        option=Option("subject-attribute", metavar="NAME", removal="All have their ID as subject."),
+        form=Input(N_("Attribute with subjects of an earlier server"),
+                   N_("What it knows people by (sub); without a value, their ID."), panel=TOKENS),
+        fact=Fact(),
+    ),
+    Field(
         "scope", Kind.WORDS, "The scopes that it can request, separated by spaces.",
         default=DEFAULT_SCOPE, choices=tuple(SCOPES),
         option=Option("scope"),

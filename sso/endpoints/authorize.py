@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import redirect, request, url_for
@@ -18,7 +19,7 @@ from werkzeug.wrappers import Response
 from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.endpoints import browser_session
-from sso.flow import decision, resources, scopes
+from sso.flow import decision, resources, scopes, token_claims
 from sso.flow.refusals import Reason
 from sso.flow.request import ONE_FACTOR, PARAMETERS, REPEATABLE, AuthorizationRequest
 from sso.i18n import languages
@@ -37,7 +38,7 @@ from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import transaction
-from sso.store import clients, factors, sessions
+from sso.store import clients, factors, sessions, users
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import ResourceOwner
 from sso.web import errors, parameters, pending_request
@@ -252,9 +253,17 @@ def decide(validated: Validated) -> decision.Decision:
             has_factor=matters and factors.has_any(validated.connection, owner.user_id),
             decisions_used_until=owner.decisions_used_until,
             terms_version=owner.terms_version,
+            subject=_subject(owner.user_id, client) if parameters.names_user else None,
         )
     consent = decision.Consent.of(owner.consent if owner else None)
     return decision.decide(parameters, session, consent, policy, clock.now())
+
+
+def _subject(user_id: UUID, client: RegisteredClient) -> str | None:
+    """Return what the client knows a user by, unless that is the user's ID."""
+    attribute = client.subject_attribute
+    user = users.find(user_id) if attribute else None
+    return token_claims.subject(user, attribute, client.client_id) if user else None
 
 
 def read_waiting() -> PendingRequest | None:

@@ -28,6 +28,7 @@ _LASTING = frozenset({"offline_access"})
 class Session:
     """Who is signed in on this browser, and how.
 
+    `subject`: what the client knows the user by.
     `has_factor`: whether the user has set up a second factor.
     `terms_version`: the version of the terms of service that the user has accepted.
     `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
@@ -41,6 +42,7 @@ class Session:
     has_factor: bool = False
     decisions_used_until: datetime | None = None
     terms_version: str | None = None
+    subject: str | None = None
 
 
 class ConsentRecord(Protocol):
@@ -232,9 +234,10 @@ Decision = Step | Refuse | Answer
 
 
 def _another_user(facts: Facts) -> Step | None:
-    user_id, request = facts.session.user_id, facts.request
+    session, request = facts.session, facts.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
-    is_another = hinted not in (None, user_id) or (claimed and user_id not in claimed)
+    names = {session.user_id, session.subject}  # hints may be older than the client's attribute
+    is_another = hinted not in {None, *names} or (claimed and not claimed & names)
     return SignIn(Why.SOMEBODY_ELSE) if is_another else None
 
 

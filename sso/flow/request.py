@@ -178,6 +178,11 @@ class AuthorizationRequest:
     once: bool = False
 
     @property
+    def names_user(self) -> bool:
+        """Whether the client expects a certain user, by a hint or a requested claim."""
+        return self.hinted_subject is not None or bool(self.claims.subjects)
+
+    @property
     def scopes_to_consent(self) -> frozenset[str]:
         """The scopes that need consent, including those of single claims."""
         return frozenset(scopes.split(self.scope)) | frozenset(self.claims.scopes_needed())

@@ -19,6 +19,8 @@ class Client(Protocol):
     """The part of a client's registration that shapes its tokens."""
 
     @property
+    def client_id(self) -> str: ...
+    @property
     def is_fapi2(self) -> bool: ...
     @property
     def id_token_has_all_claims(self) -> bool: ...
@@ -28,6 +30,8 @@ class Client(Protocol):
     def roles_shape(self) -> str: ...
     @property
     def own_claims(self) -> Sequence[str]: ...
+    @property
+    def subject_attribute(self) -> str | None: ...
 
 
 class Grant(Protocol):
@@ -53,6 +57,20 @@ class Grant(Protocol):
     def user(self) -> Profile: ...
 
 
+LONGEST_SUBJECT = 255  # characters; OIDC Core §2
+
+
+def subject(user: Profile, attribute: str | None, client_id: str) -> str:
+    """Return what a client knows a user by: the value of its attribute, or the user's ID.
+
+    Never the client's own ID, which would say that the client acts for itself (RFC 9068 §2.2).
+    """
+    value = user.attributes.get(attribute) if attribute else None
+    if isinstance(value, str) and len(value) <= LONGEST_SUBJECT and value != client_id:
+        return value
+    return str(user.id)
+
+
 def of_access_token(
     grant: Grant,
     *,
@@ -63,18 +81,19 @@ def of_access_token(
     dpop_jkt: str | None = None,
     api: Api | None = None,
     own: Sequence[str] = (),
+    subject_attribute: str | None = None,
 ) -> Claims:
     """RFC 9068 §2.2. Without an API the audience is this server's userinfo.
 
     `dpop_jkt`: the thumbprint of the key that the token is bound to (RFC 9449 §6.1). `own`: the
-    client's own claims.
+    client's own claims; `subject_attribute`: its attribute of subjects.
     """
     place = own_claims.ACCESS_TOKEN
     claims = own_claims.of(own, grant.user, place, with_profile=False) if own else {}
     claims |= {
         "iss": issuer,
         "aud": api.identifier if api else issuer,
-        "sub": str(grant.user_id),
+        "sub": subject(grant.user, subject_attribute, grant.client_id),
         "client_id": grant.client_id,
         "jti": jti,
         "scope": resources.at(api.identifier if api else None, grant.scope),
@@ -98,10 +117,12 @@ def of_exchanged_token(
     act: Claims,
     *,
     api: Api,
+    subject_attribute: str | None,
     **more: Any,
 ) -> Claims:
     """RFC 8693 §4.1: as `of_access_token`, for the client that exchanges, with who acts."""
     claims = {**of_access_token(grant, api=api, **more), "client_id": client_id, "act": act}
+    claims["sub"] = subject(grant.user, subject_attribute, client_id)
     claims.pop("scope", None)
     return {**claims, "scope": scope} if scope else claims
 
@@ -187,7 +208,7 @@ def of_id_token(
     claims = {
         **own_claims.joined(own, profile),
         "iss": issuer,
-        "sub": str(grant.user_id),
+        "sub": subject(grant.user, client.subject_attribute, grant.client_id),
         "aud": grant.client_id,
         "iat": _timestamp(issued_at),
         "exp": _timestamp(expires_at),
@@ -216,6 +237,8 @@ def of_userinfo(
     `room`: bytes of the client's own claims, if not those of userinfo.
     """
     profile = _profile(user, client, scope, claims.get("userinfo", []))
+    if client.subject_attribute:
+        profile["sub"] = subject(user, client.subject_attribute, client.client_id)
     if client.own_claims:
         own = own_claims.of(client.own_claims, user, own_claims.USERINFO, room=room)
         return own_claims.joined(own, profile)

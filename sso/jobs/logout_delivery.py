@@ -48,7 +48,7 @@ def logout_token(delivery: LogoutDelivery) -> str:
         "iat": now,
         "exp": now + LIFETIME,
         "jti": keys.make_jti(),
-        "sub": delivery.sub,
+        "sub": delivery.subject or delivery.sub,
         "sid": delivery.sid,
         "events": {EVENT: {}},
     }

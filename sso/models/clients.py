@@ -27,6 +27,7 @@ from sso.flow import own_claims, role_claims
 MAX_CLIENT_ID = 255  # characters; a client identifier may be the URL of a metadata document
 DOCUMENT, OPEN = "document", "open"  # registered by nobody: see `Client.registration`
 HAS_OWN_CLAIMS = text('clients.client_metadata LIKE \'%"own_claims":["%\'')
+HAS_SUBJECT_ATTRIBUTE = text("clients.client_metadata LIKE '%\"subject_attribute\"%'")
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 _SECRET_ENDS = text("secret_expires_at IS NOT NULL")
 _IS_AGENT = text("registration IS NOT NULL")
@@ -90,6 +91,11 @@ class ClientRegistration:
         """The entries of its own claims (see `flow.own_claims`)."""
         entries: list[str] = self.client_metadata.get("own_claims", [])
         return entries
+
+    @property
+    def subject_attribute(self) -> str | None:
+        """The attribute that has people's subjects for it (see `token_claims.subject`)."""
+        return str(self.client_metadata.get("subject_attribute", "")) or None
 
     @property
     def scim_url(self) -> str | None:

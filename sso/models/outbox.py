@@ -76,6 +76,8 @@ class LogoutDelivery(OutboxEntry, Base):
     # Not foreign keys: the transaction that ends the session may delete the user.
     sub: Mapped[str] = mapped_column(String(36))
     sid: Mapped[str] = mapped_column(String(36))
+    # What the client knows the user by, unless that is the user's ID.
+    subject: Mapped[str | None] = mapped_column(String(255))
 
     client: Mapped[Client] = relationship(lazy="raise")
 

@@ -14,6 +14,7 @@ from flask_login import current_user
 from sso import audit
 from sso.audit.events import Event
 from sso.config import urls
+from sso.flow import token_claims
 from sso.flow.refusals import Cause, describe
 from sso.i18n.message import code_of
 from sso.oauth import tokens
@@ -149,9 +150,12 @@ def note_refusal(
 
 def _names_this_session(logout: EndSessionRequest) -> bool:
     current_session = current_user.current_session if current_user.is_authenticated else None
-    claims = logout.id_token_claims or {}
-    return (
-        current_session is not None
-        and claims.get("sid") == str(current_session.session.id)
-        and claims.get("sub") == str(current_session.user.id)
-    )
+    claims, client = logout.id_token_claims or {}, logout.client
+    if current_session is None:
+        return False
+    names = {str(current_session.user.id)}
+    if client and client.subject_attribute:
+        attribute, client_id = client.subject_attribute, client.client_id
+        names.add(token_claims.subject(current_session.user, attribute, client_id))
+    has_sid = claims.get("sid") == str(current_session.session.id)
+    return has_sid and claims.get("sub") in names

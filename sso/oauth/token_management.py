@@ -15,7 +15,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.flow import exchange, narrowing, resources, scopes
+from sso.flow import exchange, narrowing, resources, scopes, token_claims
 from sso.flow.refusals import Cause, describe
 from sso.models import Token
 from sso.oauth import client_authentication, present_rights, resource_servers, tokens
@@ -27,6 +27,7 @@ from sso.store import exchanges, grants, service_tokens
 from sso.store import tokens as store
 from sso.store.apis import ResourceServer
 from sso.store.clients import RegisteredClient
+from sso.store.grants import LiveGrant
 from sso.store.service_tokens import ServiceAccessToken
 
 
@@ -34,13 +35,14 @@ from sso.store.service_tokens import ServiceAccessToken
 class PresentedToken:
     """A row of `client`, and as which of its two tokens it was presented.
 
-    `scope`: what it may do by now.
+    `scope`: what it may do by now; `subject`: what the client knows its user by.
     """
 
     row: Token
     is_refresh: bool
     client: RegisteredClient
     scope: str = ""
+    subject: str = ""
 
     @property
     def expires_at(self) -> datetime:
@@ -98,6 +100,10 @@ def _token_of(request: ProtocolRequest) -> str:
     if "token" not in request.form:
         raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
     return request.form["token"]
+
+
+def _subject(grant: LiveGrant, client: RegisteredClient) -> str:
+    return token_claims.subject(grant.user, client.subject_attribute, client.client_id)
 
 
 class OwnTokens:
@@ -199,7 +205,11 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         if scope is None or allowed.refusal:
             return None
         names = map(resources.scope_of, scopes.split(scope))
-        return replace(presented, scope=" ".join(dict.fromkeys(filter(None, names))))
+        return replace(
+            presented,
+            scope=" ".join(dict.fromkeys(filter(None, names))),
+            subject=_subject(live_grant, client),
+        )
 
     def _exchanged(
         self, request: ProtocolRequest, presented: PresentedToken
@@ -207,9 +217,10 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         """Return a token that the client got by exchange, with what it may do now."""
         token = exchanges.find(request.connection, presented.row.jti)
         present = present_rights.present(request.connection, token) if token else None
-        if present is None or present.refusal:
+        if token is None or present is None or present.refusal:
             return None
-        return replace(presented, scope=present.scope)
+        subject = _subject(token.grant, presented.client)
+        return replace(presented, scope=present.scope, subject=subject)
 
     def _token_for(self, request: ProtocolRequest, api: ResourceServer) -> UsableToken | None:
         """Return the token if it is for this API; an unknown and a foreign one are the same."""
@@ -229,7 +240,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             "active": True,
             "scope": token.scope,
             "client_id": row.client_id or grant.client_id,
-            "sub": str(grant.user_id),
+            "sub": token.subject,
             "iss": context.settings().issuer_of(token.client),
             "iat": clock.timestamp(row.issued_at),
             "exp": clock.timestamp(token.expires_at),

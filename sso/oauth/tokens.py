@@ -122,6 +122,7 @@ def issue(
         dpop_jkt=request.dpop_jkt,
         api=api,
         own=request.client.own_claims,
+        subject_attribute=request.client.subject_attribute,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
     answer: dict[str, Any] = {

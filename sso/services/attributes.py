@@ -22,7 +22,7 @@ from sso.flow import attributes, own_claims
 from sso.flow.attributes import Definition, Party
 from sso.flow.permissions import Permission
 from sso.i18n.message import Message
-from sso.models import Attribute, User
+from sso.models import Attribute, Client, User
 from sso.services import changes as differences
 from sso.services import checks, roles
 from sso.services.changes import Differences, ListEdit, Outcome
@@ -32,6 +32,12 @@ from sso.store import clients, provisioning, users
 
 logger = logging.getLogger("sso.upstream")
 
+# The fields of a client that name attributes.
+FIELDS_OF_CLIENT = ("own_claims", "scim_attributes", "subject_attribute")
+_NOT_FOR_SUBJECTS = Message(
+    "an attribute of subjects is a line of text that only administrators may change, and nobody is "
+    "asked for"
+)
 _declared: ContextVar[Mapping[str, Definition] | None] = ContextVar("attributes", default=None)
 
 
@@ -89,6 +95,8 @@ def change(
     for field, edit in (lists or {}).items():
         edits[field] = edit.applied_to(before[field])
     changes = plan_change(attribute, edits)
+    if changes and not _is_for_subjects(attribute) and _with_subjects(name):
+        raise Invalid([_NOT_FOR_SUBJECTS])
     notes = [
         f"{field}: {note}"
         for field, edit in (lists or {}).items()
@@ -134,12 +142,13 @@ def delete(actor: Actor, name: str) -> int:
         for client in {*clients.with_own_claims(), *provisioning.clients()}
         if name in own_claims.attributes_in([*client.own_claims, *client.scim_attributes])
     ]
+    holders += [client.client_id for client in _with_subjects(name)]
     if holders:
         raise Invalid(
             [
                 Message(
                     "applications have claims from the attribute: %(clients)s",
-                    clients=", ".join(sorted(holders)[:10]),
+                    clients=", ".join(sorted({*holders})[:10]),
                 )
             ]
         )
@@ -147,6 +156,11 @@ def delete(actor: Actor, name: str) -> int:
     count = stored.remove_values(name)
     audit.event(Event.ATTRIBUTE_DELETED, by=actor.by, attribute=name, people=count)
     return count
+
+
+def _with_subjects(name: str) -> list[Client]:
+    rows = clients.with_subject_attribute()
+    return [client for client in rows if client.subject_attribute == name]
 
 
 def _edit(attribute: Attribute, fields: Mapping[str, Any]) -> None:
@@ -299,6 +313,29 @@ def unknown_in(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
     added = own_claims.attributes_in(entries) - own_claims.attributes_in(before)
     missing = sorted(added - definitions().keys()) if added else []
     return [Message("there is no attribute %(name)s", name=repr(name[:100])) for name in missing]
+
+
+def subject_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> list[Message]:
+    """Return why a client cannot have its attribute of subjects.
+
+    The person who changes such a value becomes somebody else in the application. So only operators
+    and administrators may change it. `before`: the client's metadata until now.
+    """
+    name = metadata.get("subject_attribute")
+    if not name:
+        return []
+    if name == before.get("subject_attribute"):
+        return []
+    definition = definitions().get(name)
+    if definition is None:
+        return [Message("there is no attribute %(name)s", name=repr(name[:100]))]
+    return [_NOT_FOR_SUBJECTS] if not _is_for_subjects(definition) else []
+
+
+def _is_for_subjects(definition: Definition) -> bool:
+    is_asked = getattr(definition, "at_sign_up", attributes.NOT_ASKED) != attributes.NOT_ASKED
+    writers = set(definition.writers) - {Party.ADMINISTRATOR}
+    return definition.type == attributes.STRING and not writers and not is_asked
 
 
 def hold(edits: Mapping[str, Any] | Sequence[str] | bool | None) -> None:

@@ -98,7 +98,7 @@ def register(
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     own_apis.require_operator(actor, entries)
     provisioning.require_may_call(actor, fields.get("scim_url"))
-    attributes.hold([*(fields.get("own_claims") or ()), *(fields.get("scim_attributes") or ())])
+    attributes.hold(any(fields.get(name) for name in attributes.FIELDS_OF_CLIENT))
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret, secret_hash)
     clients.add(client)
@@ -184,7 +184,7 @@ def change(
     entries = [entry for name in apis.FIELDS_OF_CLIENT for entry in fields.get(name) or ()]
     entries += [entry for edit in edits for entry in (*edit.added, *(edit.whole or ()))]
     attributes.hold(
-        any(fields.get(name) or name in (lists or {}) for name in ("own_claims", "scim_attributes"))
+        any(fields.get(name) or name in (lists or {}) for name in attributes.FIELDS_OF_CLIENT)
     )
     apis.hold(entries)
     client = _locked(client_id)
@@ -486,6 +486,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     is_saml = "saml_entity_id" in metadata
     of_claims, earlier = (of.get("own_claims", []) for of in (metadata, before))
     errors += attributes.client_errors(of_claims, earlier, has_assertions=is_saml)
+    errors += attributes.subject_errors(metadata, before)
     errors += provisioning.client_errors(metadata, before)
     if before and is_saml != client.is_saml:
         errors.append(Message("a client speaks SAML or not; register another one instead"))

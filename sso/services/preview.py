@@ -384,6 +384,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant, apis: Apis) -> Tokens:
             expires_at=now + timedelta(seconds=_lifetime(api, settings)),
             api=api,
             own=client.own_claims,
+            subject_attribute=client.subject_attribute,
         )
         for api in audiences
     ]

@@ -15,27 +15,32 @@ from sso.store.grants import LiveGrant
 from sso.store.users import ENABLED, USER_PROFILE, UserProfile, profile_of
 
 _GRANTS = prepared.table(Grant)
-_FIND_GRANT = (
+_OF_SIGN_IN = (
     grants.join_today(
         select(*grants.LIVE_GRANT)
         .select_from(Grant)
         .join(User, User.id == Grant.user_id)
         .where(ENABLED, Grant.ended_at.is_(None))
     )
-    .where(
-        Grant.user_id == bindparam("user_id", type_=_GRANTS.c.user_id.type),
-        Grant.client_id == bindparam("client_id"),
-        Grant.sid == bindparam("sid"),
-    )
+    .where(Grant.client_id == bindparam("client_id"), Grant.sid == bindparam("sid"))
     .order_by(Grant.created_at.desc())
     .limit(1)
 )
+_FIND_GRANT = _OF_SIGN_IN.where(Grant.user_id == bindparam("user_id", type_=_GRANTS.c.user_id.type))
 
 
-def find_grant(connection: Connection, user_id: UUID, client_id: str, sid: str) -> LiveGrant | None:
-    """Return the newest grant of a user's sign-in at a client, if it and its user are live."""
-    values = {"user_id": user_id, "client_id": client_id, "sid": sid, "now": clock.now()}
-    row = prepared.first(connection, _FIND_GRANT, values)
+def find_grant(
+    connection: Connection, user_id: UUID | None, client_id: str, sid: str
+) -> LiveGrant | None:
+    """Return the newest grant of a user's sign-in at a client, if it and its user are live.
+
+    `user_id`: `None` if the sign-in alone says who that is.
+    """
+    values = {"client_id": client_id, "sid": sid, "now": clock.now()}
+    if user_id is None:
+        row = prepared.first(connection, _OF_SIGN_IN, values)
+    else:
+        row = prepared.first(connection, _FIND_GRANT, {**values, "user_id": user_id})
     return grants.live_grant_of(row) if row else None
 
 

@@ -34,7 +34,7 @@ from sso.flow import own_claims
 from sso.flow.decision import Policy
 from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin, PushedRequest
-from sso.models.clients import HAS_OWN_CLAIMS, ClientRegistration
+from sso.models.clients import HAS_OWN_CLAIMS, HAS_SUBJECT_ATTRIBUTE, ClientRegistration
 from sso.store import lists, prepared
 from sso.store.lists import Match, Order, rows_with, write_one
 
@@ -60,6 +60,11 @@ def logo_digest(client_id: str) -> str | None:
 def with_own_claims() -> Sequence[Client]:
     """Return the clients that have claims of their own."""
     return db.session.scalars(select(Client).where(HAS_OWN_CLAIMS)).all()
+
+
+def with_subject_attribute() -> Sequence[Client]:
+    """Return the clients that know people by an attribute."""
+    return db.session.scalars(select(Client).where(HAS_SUBJECT_ATTRIBUTE)).all()
 
 
 _MOST_NAMES = 500

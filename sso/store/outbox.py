@@ -27,10 +27,11 @@ from sqlalchemy.sql.base import ExecutableOption
 from sso import clock
 from sso.database import dialects
 from sso.extensions import db
-from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
+from sso.flow import token_claims
+from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail, User
 from sso.models.outbox import OutboxEntry
 from sso.store import prepared
-from sso.store.lists import Order, batches, write, write_one
+from sso.store.lists import Order, batches, rows_with, write, write_one
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
@@ -322,18 +323,28 @@ def enqueue_logouts(*grants: ColumnElement[bool]) -> None:
         .distinct()
     )
     now = clock.now()
+    rows = [(c, user_id, sid) for c, user_id, sid in sessions if c.backchannel_logout_uri]
+    subjects = _subjects({user_id for client, user_id, _ in rows if client.subject_attribute})
     db.session.add_all(
         LogoutDelivery(
             client_id=client.client_id,
             sub=str(user_id),
             sid=sid,
+            subject=token_claims.subject(user, client.subject_attribute, client.client_id)
+            if client.subject_attribute and (user := subjects.get(user_id))
+            else None,
             created_at=now,
             next_attempt_at=now,
         )
-        for client, user_id, sid in sessions
-        if client.backchannel_logout_uri
+        for client, user_id, sid in rows
     )
     db.session.flush()
+
+
+def _subjects(user_ids: Collection[UUID]) -> dict[UUID, User]:
+    """Return the users whose subjects depend on the client."""
+    rows = rows_with(select(User), User.id, user_ids) if user_ids else ()
+    return {user.id: user for (user,) in rows}
 
 
 def logouts_waiting_for(client_id: str) -> int:

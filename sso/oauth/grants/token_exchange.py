@@ -112,6 +112,7 @@ class TokenExchangeGrant(BaseGrant, TokenEndpointMixin):
             dpop_jkt=request.dpop_jkt,
             api=api,
             own=client.own_claims,
+            subject_attribute=client.subject_attribute,
         )
         access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
 
