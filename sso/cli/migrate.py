@@ -10,6 +10,7 @@ from sso.cli import migration
 from sso.cli.commands import Failure, Group, named_texts, resolve
 from sso.cli.migration import Choices
 from sso.imports import authelia as authelia_system
+from sso.imports import authentik as authentik_system
 from sso.imports import keycloak as keycloak_system
 from sso.imports import keycloak_realm
 from sso.imports import pocket_id as pocket_id_system
@@ -71,6 +72,23 @@ def authelia(choices: Choices, paths: tuple[Path, ...], encryption_key: str | No
 
     def read(advance: Advance, answers: Answers) -> System:
         return authelia_system.system(paths, answers, advance, passkeys.rp_id(), key)
+
+    migration.run(choices, paths, read)
+
+
+@group.command("authentik")
+@migration.options
+def authentik(choices: Choices, paths: tuple[Path, ...]) -> None:
+    """Take over clients, groups and people of authentik.
+
+    FILE is a blueprint export, rows of its tables, or answers of its API: all that there are. With
+    --issuer, name the address of authentik: each client keeps the issuer of its application. The
+    command can be repeated: it brings what changed there since, and does not overwrite what
+    changed here.
+    """
+
+    def read(advance: Advance, answers: Answers) -> System:
+        return authentik_system.system(paths, answers, advance, passkeys.rp_id())
 
     migration.run(choices, paths, read)
 

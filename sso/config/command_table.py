@@ -118,6 +118,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                      "sso.cli.migrate:keycloak"),
         "pocket-id": ("Take over clients, groups and people of Pocket ID.",
                       "sso.cli.migrate:pocket_id"),
+        "authentik": ("Take over clients, groups and people of authentik.",
+                      "sso.cli.migrate:authentik"),
         "authelia": ("Take over clients, groups and people of Authelia.",
                      "sso.cli.migrate:authelia"),
         "rehearse": ("Say which requests in the access log of another server this one would "

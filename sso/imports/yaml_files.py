@@ -25,6 +25,14 @@ _TRUE = ("true", "yes", "on", "y", "1")
 _RENDER = "it has template filters; give the file as they make it: authelia config template"
 
 
+@dataclass(frozen=True)
+class Tagged:
+    """A value with a tag of the system's own, such as `!Find`; it is not evaluated."""
+
+    tag: str
+    value: Any
+
+
 @dataclass
 class _Open:
     """A list or an object that is being read; `key`: of the next value of an object."""
@@ -35,14 +43,18 @@ class _Open:
     key: str | None = None
     has_key: bool = False
     merged: list[Any] = field(default_factory=list)
+    tag: str = ""
 
 
 class _Fault(ValueError):
     """The content is not accepted; `str()` says why."""
 
 
-def read(path: Path) -> Any:
-    """Return the only document of a file; `None` if it is empty. Raises `FileProblem`."""
+def read(path: Path, *, with_tags: bool = False) -> Any:
+    """Return the only document of a file; `None` if it is empty. Raises `FileProblem`.
+
+    `with_tags`: values with a tag of their own are `Tagged`.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
             raise FileProblem(f"{path} has more than {MOST_BYTES} bytes")
@@ -50,7 +62,7 @@ def read(path: Path) -> Any:
     except OSError as error:
         raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
     try:
-        return _document(yaml.parse(content.decode("utf-8-sig"), Loader=_LOADER))
+        return _document(yaml.parse(content.decode("utf-8-sig"), Loader=_LOADER), with_tags)
     except UnicodeDecodeError:
         raise FileProblem(f"{path} is not UTF-8") from None
     except _Fault as error:
@@ -64,7 +76,7 @@ def read(path: Path) -> Any:
         raise FileProblem(f"{path}: it is not YAML") from None
 
 
-def _document(events: Iterator[Any]) -> Any:
+def _document(events: Iterator[Any], with_tags: bool) -> Any:
     anchors: dict[str, tuple[Any, int]] = {}
     open_: list[_Open] = []
     document, count = None, 0
@@ -79,18 +91,22 @@ def _document(events: Iterator[Any]) -> Any:
                     raise _Fault(f"it has more than {DEEPEST} levels")
                 if open_ and isinstance(open_[-1].value, dict) and not open_[-1].has_key:
                     raise _Fault(_RENDER if kind.startswith("M") else "a key is a list")
-                open_.append(_Open(event.anchor, {} if kind.startswith("M") else []))
+                container: Any = {} if kind.startswith("M") else []
+                open_.append(_Open(event.anchor, container, tag=_tag(event, with_tags)))
             case "MappingEndEvent" | "SequenceEndEvent":
                 done = open_.pop()
                 _merge(done)
+                value = Tagged(done.tag, done.value) if done.tag else done.value
                 if done.anchor:
-                    anchors[done.anchor] = (done.value, done.size)
-                document = _put(open_, done.value, done.size, document)
+                    anchors[done.anchor] = (value, done.size)
+                document = _put(open_, value, done.size, document)
             case "ScalarEvent":
+                tag = _tag(event, with_tags)
+                scalar = Tagged(tag, event.value) if tag else event.value
                 if event.anchor:
-                    anchors[event.anchor] = (event.value, 1)
+                    anchors[event.anchor] = (scalar, 1)
                 is_merge = event.value == _MERGE and event.implicit[0]
-                document = _put(open_, event.value, 1, document, is_merge=is_merge)
+                document = _put(open_, scalar, 1, document, is_merge=is_merge)
             case "AliasEvent":
                 if event.anchor not in anchors:
                     raise _Fault(
@@ -98,6 +114,12 @@ def _document(events: Iterator[Any]) -> Any:
                     )
                 document = _put(open_, *anchors[event.anchor], document)
     return document
+
+
+def _tag(event: Any, with_tags: bool) -> str:
+    """Return a tag of the system's own; "" for those of YAML."""
+    tag = event.tag or ""
+    return tag if with_tags and tag.startswith("!") and len(tag) > 1 else ""
 
 
 def _put(open_: list[_Open], value: Any, size: int, document: Any, is_merge: bool = False) -> Any:
