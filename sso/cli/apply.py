@@ -9,9 +9,7 @@ The file has no secrets: a client's secret and a user's first password are refer
 """
 
 import json
-import os
 import re
-import secrets
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +24,14 @@ from flask.cli import with_appcontext
 
 from sso import audit, database
 from sso.audit.events import Event
-from sso.cli import declared_apis, declared_attributes, declared_groups
+from sso.cli import declared_apis, declared_attributes, declared_groups, keycloak_export
 from sso.cli.commands import (
     Command,
     Failure,
     confirm,
     json_option,
     slow_passwords_option,
+    write_private,
     yes_option,
 )
 from sso.cli.commands import resolve as resolved
@@ -134,21 +133,30 @@ def declaration_as_toml(content: Mapping[str, Any]) -> str:
 
 @click.command("export", cls=Command)
 @click.argument("path", metavar="[FILE]", type=file_type, required=False)
+@click.option(
+    "--format", "form", type=click.Choice(["toml", "keycloak"]), default="toml", show_default=True,
+    help="keycloak: a realm for kc.sh import, with password hashes and secrets of apps.",
+)  # fmt: skip
+@click.option(
+    "--realm", default="main", show_default=True, metavar="NAME", help="The realm for Keycloak."
+)
 @json_option
 @with_appcontext
-def export_command(path: Path | None, as_json: bool) -> None:
+def export_command(path: Path | None, form: str, realm: str, as_json: bool) -> None:
     """Write APIs, attributes, clients, users and groups to FILE (TOML, mode 0600), or print them.
 
-    No secret, password or digest is in it. With --json it is printed as JSON, which apply takes
-    too, from a file whose name ends in .json.
+    No secret, password or digest is in it, except with --format keycloak, which needs FILE and
+    prints what Keycloak will not have. With --json TOML is printed as JSON, which apply takes too,
+    from a file whose name ends in .json.
     """
+    if form == "keycloak":
+        keycloak_export.run(path, realm, as_json)
+        return
     content = declaration()
     audit.event(Event.EXPORTED, file=path)
+    db.session.commit()
     if path:
-        try:
-            _write(path, declaration_as_toml(content))
-        except OSError as error:
-            raise Failure(f"{path} cannot be written: {error.strerror}") from None
+        write_private(path, lambda file: file.write(declaration_as_toml(content)))
     if as_json:
         print_json(content)
     elif not path:
@@ -236,18 +244,6 @@ def _errors_of_entry(entry: Entry, table: Mapping[str, Field]) -> Iterable[str]:
             UUID(user_id)
         except ValueError:
             yield "id is no UUID"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file as a whole or not at all. Only its owner can read it."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}

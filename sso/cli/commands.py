@@ -2,13 +2,14 @@
 
 import logging
 import os
+import secrets
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 from uuid import UUID
 
 import click
@@ -260,3 +261,18 @@ def print_work(work: "Progress | None") -> None:
 
 def unknown(kind: str, text: str) -> Failure:
     return Failure(f"there is no {kind} {text}; see: {COMMAND} {kind} list")
+
+
+def write_private(path: Path, fill: Callable[[TextIO], object]) -> None:
+    """Write the file as a whole or not at all. Only its owner can read it. Raises `Failure`."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                fill(file)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}") from None

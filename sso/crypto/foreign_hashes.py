@@ -352,6 +352,35 @@ def from_keycloak(secret: Mapping[str, Any], data: Mapping[str, Any]) -> str | N
     return _from_pbkdf2(digests[algorithm], rounds, *raw)
 
 
+def to_keycloak(stored: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return `secretData` and `credentialData` of a stored hash; `None` if Keycloak cannot check
+    it. Keycloak has padded base64.
+    """
+    try:
+        hash_ = parse(stored)
+    except Refused:
+        return None
+    numbers = hash_.numbers
+    if hash_.kind == "argon2":
+        version = {16: "1.0", 19: "1.3"}.get(int(hash_.parameters[2:].partition("$")[0]))
+        algorithm, rounds = "argon2", numbers["t"]
+        more = {
+            "hashLength": len(decoded(hash_.digest)), "memory": numbers["m"],
+            "type": hash_.scheme.removeprefix("argon2"), "version": version,
+            "parallelism": numbers["p"],
+        }  # fmt: skip
+    elif hash_.scheme in _DIGESTS:
+        algorithm, rounds, more = hash_.scheme.removesuffix("-sha1"), numbers["i"], {}
+    else:
+        return None
+    value, salt = (base64.b64encode(decoded(part)).decode() for part in (hash_.digest, hash_.salt))
+    parameters = {name: [str(number)] for name, number in more.items()}
+    return (
+        {"value": value, "salt": salt, "additionalParameters": {}},
+        {"hashIterations": rounds, "algorithm": algorithm, "additionalParameters": parameters},
+    )
+
+
 def from_auth0(custom: Mapping[str, Any]) -> str | None:
     """Convert a `custom_password_hash` in the format of Auth0's bulk import."""
     algorithm, hash_ = custom.get("algorithm"), custom.get("hash")

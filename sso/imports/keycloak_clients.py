@@ -27,7 +27,7 @@ from sso.config.client_fields import (
 )
 from sso.config.urls import home_url_error
 from sso.flow import role_claims
-from sso.imports import keycloak_mappers
+from sso.imports import keycloak_credentials, keycloak_mappers
 from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
@@ -203,6 +203,11 @@ class _Conversion:
                 self._out.refuse(f"the URL of its keys, {url[:200]}, is refused: {error}")
             else:
                 self._out.set("jwks_uri", url)
+        elif self._is_on("use.jwks.string"):
+            keys = keycloak_credentials.json_object(self._attributes.get("jwks.string"))
+            self._out.set("jwks", keys)
+            if not keys.get("keys"):
+                self._out.refuse("its public keys cannot be read")
         elif certificate := self._attributes.get("jwt.credential.certificate"):
             try:
                 self._out.set("jwks", {"keys": [_public_jwk(base64.b64decode(certificate))]})

@@ -73,7 +73,10 @@ def take(person: Person, entry: dict[str, Any], here: Here) -> None:
 def _take(factors: Factors, credential: dict[str, Any], here: Here) -> str | None:
     """Take one credential. Returns why it is lost."""
     kind = text(credential.get("type"))
-    data, secret = _json(credential.get("credentialData")), _json(credential.get("secretData"))
+    data, secret = (
+        json_object(credential.get("credentialData")),
+        json_object(credential.get("secretData")),
+    )
     if kind in ("otp", "totp", "hotp"):
         return _take_totp(factors, data, secret)
     if kind in _PASSKEYS:
@@ -140,7 +143,8 @@ def _identities(factors: Factors, entry: dict[str, Any], here: Here) -> Iterator
             yield f"{IDENTITIES} (see --provider)"
 
 
-def _json(value: Any) -> dict[str, Any]:
+def json_object(value: Any) -> dict[str, Any]:
+    """Parse the text of a JSON object; empty if it is none."""
     try:
         return mapping(json.loads(value[:20_000]) if isinstance(value, str) else value)
     except (ValueError, RecursionError):

@@ -21,6 +21,13 @@ SERVICE_ACCOUNT = "service accounts, which come with their clients"
 ADMINISTRATORS = "administer Keycloak: give them a group that may administer this server"
 _ACTIONS = "required actions"
 _PROPERTIES = ("username", "email", "firstName", "lastName")
+# The attributes of which Keycloak's default scopes make claims with other names.
+_CLAIMS = {"middleName": "middle_name", "phoneNumber": "phone_number"}
+_IS_VERIFIED = "phoneNumberVerified"
+_ADDRESS = {
+    "street": "street_address", "locality": "locality", "region": "region",
+    "postal_code": "postal_code", "country": "country", "formatted": "formatted",
+}  # fmt: skip
 
 
 def read(
@@ -55,11 +62,23 @@ def _person(entry: dict[str, Any], where: str, roles: Roles) -> Person:
     person = keycloak_person(entry, where, roles=False)
     person.groups = roles.of_person(entry)
     person.attributes = {attribute_name(name): value for name, value in person.attributes.items()}
+    _take_standard_claims(person, mapping(entry.get("attributes")))
     if username := text(entry.get("username")):
         person.claims.setdefault("preferred_username", username)
     if actions := texts(entry.get("requiredActions")):
         person.lost.append(f"{_ACTIONS}: {', '.join(sorted(actions))[:SHOWN]}")
     return person
+
+
+def _take_standard_claims(person: Person, listed: dict[str, Any]) -> None:
+    values = {name: next(iter(texts(value)), "") for name, value in listed.items()}
+    for name, claim in _CLAIMS.items():
+        if value := values.get(name):
+            person.claims.setdefault(claim, value)
+    if values.get(_IS_VERIFIED, "").lower() == "true" and person.claims.get("phone_number"):
+        person.claims.setdefault("phone_number_verified", True)
+    if address := {part: value for name, part in _ADDRESS.items() if (value := values.get(name))}:
+        person.claims.setdefault("address", address)
 
 
 def definitions(realm: Realm) -> Iterator[dict[str, Any]]:

@@ -80,11 +80,8 @@ def accept(user_id: UUID, code: str) -> bool:
     row = factors.find_totp_secret(user_id)
     if row is None:
         return False
-    try:
-        secret = crypto_secrets.decrypt(
-            context.settings().secret_keys, _purpose(user_id), row.sealed_secret
-        )
-    except crypto_secrets.InvalidToken:
+    secret = opened(user_id, row.sealed_secret)
+    if secret is None:
         logger.error(
             "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
             f"{COMMAND} key reencrypt with SSO_SECRET_KEY_PREVIOUS, or "
@@ -92,8 +89,17 @@ def accept(user_id: UUID, code: str) -> bool:
             user_id,
         )
         return False
-    step = matching_step(secret.decode(), code)
+    step = matching_step(secret, code)
     return step is not None and factors.use_totp_secret(user_id, step, clock.now())
+
+
+def opened(user_id: UUID, sealed_secret: str) -> str | None:
+    """Return a secret; `None` if no secret key decrypts it."""
+    try:
+        keys = context.settings().secret_keys
+        return crypto_secrets.decrypt(keys, _purpose(user_id), sealed_secret).decode()
+    except crypto_secrets.InvalidToken:
+        return None
 
 
 def reencrypt(row: EncryptedTotpSecret) -> str | None:

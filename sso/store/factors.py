@@ -3,6 +3,7 @@
 They decide that a passkey's answer, a time step and a recovery code are each used only once.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from sqlalchemy import (
 )
 
 from sso.extensions import db
-from sso.models import Passkey, RecoveryCode, TotpSecret, User
+from sso.models import Identity, Passkey, RecoveryCode, TotpSecret, User
 from sso.store import lists, prepared, users
 from sso.store.lists import write, write_one
 
@@ -84,6 +85,28 @@ def present(
     codes = lists.rows_with(select(RecoveryCode.user_id), RecoveryCode.user_id, user_ids)
     keys = lists.rows_with(select(Passkey.credential_id), Passkey.credential_id, credential_ids)
     return {row[0] for row in apps}, {row[0] for row in codes}, {row[0] for row in keys}
+
+
+class Exported(NamedTuple):
+    """The factors of some users, for another server. Authenticator apps are encrypted."""
+
+    sealed_apps: dict[UUID, str]
+    passkeys: Counter[UUID]
+    with_codes: set[UUID]
+    identities: int
+
+
+def exported(user_ids: Collection[UUID]) -> Exported:
+    """Return the encrypted secrets of these users' authenticator apps, and who has what else."""
+    apps = select(TotpSecret.user_id, TotpSecret.sealed_secret)
+    passkeys, codes, identities = (
+        [row[0] for row in lists.rows_with(select(table.user_id), table.user_id, user_ids)]
+        for table in (Passkey, RecoveryCode, Identity)
+    )
+    return Exported(
+        {row[0]: row[1] for row in lists.rows_with(apps, TotpSecret.user_id, user_ids)},
+        Counter(passkeys), set(codes), len(identities),
+    )  # fmt: skip
 
 
 def add_all(rows: Sequence[Passkey | TotpSecret | RecoveryCode]) -> None:

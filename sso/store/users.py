@@ -382,6 +382,13 @@ def every() -> Sequence[User]:
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
 
 
+def batch(after: UUID | None, limit: int) -> Sequence[User]:
+    """Return the next users by their IDs, and forget those before: of many, a batch at a time."""
+    db.session.expunge_all()
+    statement = select(User).order_by(User.id).limit(limit)
+    return db.session.scalars(statement.where(User.id > after) if after else statement).all()
+
+
 def of_domain(domain: str, before: datetime) -> Sequence[User]:
     """Return the users with an email address at a domain who were created before a moment."""
     at_domain = User.email.endswith(f"@{domain}", autoescape=True)

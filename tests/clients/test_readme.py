@@ -311,6 +311,8 @@ NOT_RUN = {
     ".venv/bin/flask migrate pocket-id pocket-id.db --rp-id id.example.com --plan":
         "tests/cli/test_migrate_pocket_id.py runs it",
     "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
+    ".venv/bin/flask export realm.json --format keycloak --realm acme":
+        "tests/cli/test_keycloak_export.py runs it",
     "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
     "python manage.py dumpdata auth.group auth.user > users.json":
         "tests/imports/test_real_systems.py does so with Django",

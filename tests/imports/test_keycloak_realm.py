@@ -92,6 +92,10 @@ def test_a_confidential_client_keeps_its_identifier_and_secret(tmp_path: Path) -
                           {"token_endpoint_auth_method": "private_key_jwt",
                            "jwks_uri": "https://c.example/k",
                            "token_endpoint_auth_signing_alg": "ES256"}, []),
+        "keys in the export": (client("c", {"use.jwks.string": "true", "use.jwks.url": "false",
+                                            "jwks.string": '{"keys": [{"kty": "EC"}]}'},
+                                      clientAuthenticatorType="client-jwt"),
+                               {"jwks": {"keys": [{"kty": "EC"}]}}, []),
         "secret as a key": (client("c", clientAuthenticatorType="client-secret-jwt"),
                             {"token_endpoint_auth_method": "any"}, [("changed", "authentication")]),
         "algorithm": (client("c", {"id.token.signed.response.alg": "PS256"}),
@@ -142,6 +146,8 @@ def test_kinds_of_clients(
         "no key": (client("c", clientAuthenticatorType="client-jwt"), "public keys"),
         "broken key": (client("c", {"jwt.credential.certificate": "AAAA"},
                               clientAuthenticatorType="client-jwt"), "cannot be read"),
+        "broken keys": (client("c", {"use.jwks.string": "true", "jwks.string": "[1"},
+                               clientAuthenticatorType="client-jwt"), "cannot be read"),
         "a URL": (client("https://c.example"), "client ID"),
         "a long name": (client("c" * 49), "client ID"),
         "an option": (client("-c"), "client ID"),
@@ -343,6 +349,27 @@ ROLES = realm(
         user("fred", clientRoles={"wiki": ["editor"]}, groups=["/営業", "/gone"]),
     ],
 )  # fmt: skip
+
+
+@each(
+    "attributes, claims",
+    [
+        ({"phoneNumber": ["+31 15"], "phoneNumberVerified": ["true"], "middleName": ["M."]},
+         {"phone_number": "+31 15", "phone_number_verified": True, "middle_name": "M."}),
+        ({"phoneNumber": ["+31 15"], "phoneNumberVerified": ["no"]}, {"phone_number": "+31 15"}),
+        ({"phoneNumberVerified": ["true"]}, {}),
+        ({"phoneNumber": ["1"], "phone_number": ["2"]}, {"phone_number": "2"}),
+        ({"street": ["1 Mill Lane", "2"], "locality": ["Delft"], "country": [""]},
+         {"address": {"street_address": "1 Mill Lane", "locality": "Delft"}}),
+        ({"street": 7, "locality": None}, {}),
+    ],
+)  # fmt: skip
+def test_attributes_of_the_scopes_phone_and_address_are_claims(
+    attributes: dict[str, Any], claims: dict[str, Any], tmp_path: Path
+) -> None:
+    [person] = people(tmp_path, realm(users=[user("dana", attributes=attributes)]))
+    names = {"preferred_username", "given_name", "family_name"}
+    assert {name: value for name, value in person.claims.items() if name not in names} == claims
 
 
 def test_roles_and_groups_become_groups_that_are_never_mixed_up(tmp_path: Path) -> None:
