@@ -1,4 +1,4 @@
-"""The components of administration on one page: photographed, measured, and read by axe."""
+"""The components of administration on one page: measured, read by axe, and photographed."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.browser.test_accessibility import check
 from tests.support.processes import Server
 
 WIDTHS = (320, 375, 768, 1280, 1920)
-# Where the pictures go, to be looked at; a folder of the test's own by default.
+# Where pictures go, to be looked at; none are taken by default.
 FOLDER = os.environ.get("COMPONENTS_FOLDER")
 
 
@@ -28,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [pytest.param("en", "light", marks=pytest.mark.exhaustive), ("ar", "dark")],
 )
 def test_every_component_at_every_width(
-    chrome: Browser, url: str, locale: str, scheme: str, tmp_path: Path
+    chrome: Browser, url: str, locale: str, scheme: str
 ) -> None:
     context = chrome.new_context(locale=locale, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
@@ -39,9 +39,9 @@ def test_every_component_at_every_width(
         is_at_the_side = page.locator("nav.side").is_visible()
         assert is_at_the_side == (width >= 1024)
         assert page.locator("button.menu").is_visible() != is_at_the_side
-        picture = Path(FOLDER or tmp_path) / f"components-{locale}-{scheme}-{width}.png"
-        page.screenshot(path=picture, full_page=True)
-        assert picture.stat().st_size > 10_000
+        if FOLDER:
+            picture = Path(FOLDER) / f"components-{locale}-{scheme}-{width}.png"
+            page.screenshot(path=picture, full_page=True)
         if width in (375, 1280):
             check(page)
     context.close()

@@ -9,7 +9,7 @@ import requests
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from sso.config.client_fields import DEVICE_CODE
-from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.browser.conftest import EMAIL, PASSWORD, WITHOUT_SCRIPTS, Site, press
 from tests.browser.test_accessibility import check
 
 PHONE = ViewportSize(width=375, height=812)
@@ -54,6 +54,12 @@ def look(page: Page, scripts: bool) -> None:
         check(page)
 
 
+@pytest.mark.parametrize(
+    "scripts",
+    [pytest.param(True, id="with scripts"),
+     pytest.param(False, id="without scripts", marks=pytest.mark.exhaustive)],
+    indirect=True,
+)  # fmt: skip
 def test_a_person_signs_a_device_in(phone: Page, site: Site, device: str, scripts: bool) -> None:
     codes = post(site, "device_authorization", client_id=device,
                  scope="openid profile email offline_access")  # fmt: skip
@@ -80,6 +86,7 @@ def test_a_person_signs_a_device_in(phone: Page, site: Site, device: str, script
     look(phone, scripts)
 
 
+@WITHOUT_SCRIPTS
 def test_a_link_with_the_code(phone: Page, site: Site, device: str, scripts: bool) -> None:
     codes = post(site, "device_authorization", client_id=device, scope="openid")
     phone.goto(codes["verification_uri_complete"])

@@ -41,7 +41,16 @@ def test_sign_in_to_the_sample_application(page: Page, site: Site) -> None:
     expect(page.get_by_label("Password", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize("button", ["Allow", "Cancel"])
+@pytest.mark.parametrize(
+    ("scripts", "button"),
+    [
+        (True, "Allow"),
+        (False, "Cancel"),
+        pytest.param(True, "Cancel", marks=pytest.mark.exhaustive),
+        pytest.param(False, "Allow", marks=pytest.mark.exhaustive),
+    ],
+    indirect=["scripts"],
+)
 def test_form_post_posts_itself(page: Page, site: Site, scripts: bool, button: str) -> None:
     """By a script under a strict policy, or by its button; `state` arrives unchanged."""
     state = 'a b%20"<&>é+'
@@ -84,6 +93,7 @@ def test_a_posted_request_from_another_site_finds_the_session(page: Page, site: 
     assert "state=again" in page.url
 
 
+@WITHOUT_SCRIPTS
 def test_an_unknown_client_gets_a_page(page: Page, site: Site) -> None:
     answer = page.goto(f"{site.server.base_url}/oauth2/authorize?client_id=nobody&state=x")
     assert answer is not None

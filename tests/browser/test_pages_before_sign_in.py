@@ -3,10 +3,11 @@
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.browser.conftest import EMAIL, PASSWORD, WITHOUT_SCRIPTS, Site, press
 from tests.browser.test_accessibility import check
 
 
+@WITHOUT_SCRIPTS
 def test_a_language_is_chosen_by_keyboard(page: Page, site: Site) -> None:
     """With and without scripts; the request of the application goes on."""
     page.goto(site.request(state="x", prompt="consent"))
@@ -47,7 +48,9 @@ def test_a_password_is_shown(page: Page, site: Site, scripts: bool) -> None:
     expect(field).to_have_attribute("type", "password")
 
 
-@pytest.mark.parametrize(("locale", "width"), [("en", 1280), ("ar", 320)])
+@pytest.mark.parametrize(
+    ("locale", "width"), [pytest.param("en", 1280, marks=pytest.mark.exhaustive), ("ar", 320)]
+)
 def test_axe_finds_nothing_in_the_menu(
     chrome: Browser, site: Site, locale: str, width: int
 ) -> None:

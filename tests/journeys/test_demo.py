@@ -102,20 +102,24 @@ def has_ipv6() -> bool:
     return True
 
 
-@pytest.fixture
-def taken() -> Iterator[int]:
-    """A port at which something else listens."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
+@contextmanager
+def taken(family: socket.AddressFamily, address: str) -> Iterator[int]:
+    """A port at which something else listens, on this address alone."""
+    with socket.socket(family) as other:
+        other.bind((address, 0))
         other.listen()
         yield other.getsockname()[1]
 
 
-def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path, taken: int) -> None:
-    log = tmp_path / "demo.log"
-    for _ in range(2):
-        with demo(tmp_path / "demo", taken, free_port()) as told:
-            assert f":{taken}/" not in told["server"]
+def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path) -> None:
+    """To one that listens on IPv4 alone, then to one on IPv6 alone."""
+    log, on_ipv4 = tmp_path / "demo.log", (socket.AF_INET, "127.0.0.1")
+    for listener in (on_ipv4, (socket.AF_INET6, "::1") if has_ipv6() else on_ipv4):
+        with (
+            taken(*listener) as port,
+            demo(tmp_path / "demo", port, free_port()) as told,
+        ):
+            assert f":{port}/" not in told["server"]
             # A name, on which browsers allow passkeys; and all that it means is the demo's.
             assert told["server"].startswith("http://localhost:")
             assert told["open"].startswith("http://localhost:")
@@ -177,14 +181,3 @@ def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
     with demo(folder, free_port(), free_port()) as told:
         begun = requests.get(told["open"] + "login", timeout=10)
         assert begun.url.startswith(told["server"] + "/sign-in?resume=")
-
-
-def test_a_port_that_is_taken_on_ipv6_alone(tmp_path: Path) -> None:
-    if not has_ipv6():
-        pytest.skip("this machine has no IPv6")
-    with socket.socket(socket.AF_INET6) as other:
-        other.bind(("::1", 0))
-        other.listen()
-        taken = other.getsockname()[1]
-        with demo(tmp_path / "demo", taken, free_port()) as told:
-            assert f":{taken}/" not in told["server"]

@@ -35,6 +35,15 @@ WAYS = [
 ]  # fmt: skip
 
 
+# What a program does with them is that of the worker; these two differ most.
+FEW = [
+    ("ignored", INT), ("blocked", TERM),
+    pytest.param("plain", TERM, marks=pytest.mark.exhaustive),
+    pytest.param("nohup", INT, marks=pytest.mark.exhaustive),
+    *WAYS[4:],
+]  # fmt: skip
+
+
 @contextmanager
 def started(
     how: str, log: Path, *arguments: str, **environ: str
@@ -88,7 +97,7 @@ def test_the_worker(server: Server, tmp_path: Path, parent: str, how: signal.Sig
     assert "Traceback" not in log.read_text()
 
 
-@pytest.mark.parametrize(("parent", "how"), WAYS)
+@pytest.mark.parametrize(("parent", "how"), FEW)
 def test_the_demo(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     log = tmp_path / "log"
     ports = ("--port", str(free_port()), "--client-port", str(free_port()))
@@ -141,7 +150,7 @@ def test_hundreds_of_signals_at_once(server: Server, tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
 
 
-@pytest.mark.parametrize(("parent", "how"), WAYS)
+@pytest.mark.parametrize(("parent", "how"), FEW)
 def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     """Benchmark and chaos stop the servers that they have started."""
     log = tmp_path / "log"
@@ -158,11 +167,16 @@ def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals)
 @pytest.mark.parametrize(
     ("parent", "how"),
     [
-        ("plain", TERM),
         ("ignored", INT),
         *(
             pytest.param(*way, marks=pytest.mark.exhaustive)
-            for way in (("plain", INT), ("ignored", TERM), ("blocked", INT), ("blocked", TERM))
+            for way in (
+                ("plain", TERM),
+                ("plain", INT),
+                ("ignored", TERM),
+                ("blocked", INT),
+                ("blocked", TERM),
+            )
         ),
     ],
 )
