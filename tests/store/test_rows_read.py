@@ -1,0 +1,257 @@
+"""What a page of each long list reads does not grow with the list, on both databases."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import Select, create_engine, select, text
+
+import sso.endpoints.admin
+import sso.store
+from sso import clock, create_app
+from sso.audit import rows as events
+from sso.endpoints.admin import audit_trail
+from sso.extensions import db
+from sso.models import Client, ImportedHash, SigningKey, Token, User
+from sso.store import (
+    expired,
+    migrations,
+    named_groups,
+    outbox,
+    sessions,
+    users,
+)
+from sso.store.lists import Order
+from tests.bench import seed
+from tests.store.test_plans import rows_read
+from tests.support.databases import url_of
+from tests.support.factories import ensure_keys, register_client
+from tests.support.processes import SECRET_KEY
+from tests.support.statements import watched
+
+ROWS = 6000
+SCAN = r"SCAN (?!\w+ USING)\w+"  # of SQLite
+MINUTE = timedelta(minutes=1)
+MOST = 600  # rows of PostgreSQL for a page of 50, there and back
+# Instructions of SQLite's machine; reading all rows takes it at least four for each.
+MOST_STEPS, WHOLE = 15_000, 4 * ROWS
+# Not "user", all people: there SQLite reads a later page from the beginning of the range.
+ENDS = ("user0@", "user3000@", "user5999@", "zz", "a")
+
+Statements = Callable[[], Sequence[Select[Any]]]
+
+LISTS: dict[str, tuple[Order, Statements]] = {
+    "people by email": (
+        users.BY_EMAIL,
+        lambda: [
+            select(User),
+            *(select(User).where(condition()) for condition in
+              (users.is_disabled, users.is_invited, users.is_unverified)),
+        ],
+    ),
+    "people by a beginning": (
+        users.BY_BEGINNING,
+        lambda: [users.with_email(beginning) for beginning in ENDS],
+    ),
+    "people by name": (
+        users.BY_NAME,
+        lambda: [
+            users.with_email(""),
+            *(users.with_name(name) for name in ("user 0", "user 30", "user 5999", "zz")),
+        ],
+    ),
+    "people by activity": (
+        users.BY_ACTIVITY,
+        lambda: [select(User).where(condition) for condition in
+                 (users.is_active(30), users.is_active(1))],
+    ),
+    "sessions": (sessions.NEWEST_FIRST, lambda: [sessions.live()]),
+    "groups": (named_groups.BY_NAME, lambda: [named_groups.containing("")]),
+    "mails": (outbox.NEWEST_MAILS, lambda: [outbox.unsent_mails()]),
+    "audit events": (
+        audit_trail._NEWEST,  # the page has no other name for it
+        lambda: [
+            events.matching(),
+            events.matching(user_id=seed.user_id(3000)),
+            events.matching(names=["signed_in"]),
+        ],
+    ),
+}  # fmt: skip
+# Lists whose rows are few, or that have a test of their own.
+OTHERS = {
+    "sso.store.users.CONTAINING": "reads an index, until its page is full",
+    "sso.store.agents.NEWEST_FIRST": "agents: tests/endpoints/admin",
+    "sso.store.clients.NEWEST_FIRST": "applications are hundreds",
+    "sso.store.keys.NEWEST_API_TOKENS": "tokens of programs are dozens",
+    "sso.store.keys.API_TOKENS_BY_NAME": "tokens of programs are dozens",
+    "sso.store.keys.API_TOKENS_BY_END": "tokens of programs are dozens",
+    "sso.store.provisioning.NEWEST": "what could not be sent to a service",
+    "sso.store.refusals.NEWEST_FIRST": "of a week, and bounded for each address",
+    "sso.store.scim_deliveries.NEWEST": "of a week, to one service",
+    "sso.store.webhooks.NEWEST_DELIVERIES": "of a week, to one webhook",
+}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def app(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flask]:
+    """An application with thousands of people, sessions, groups, mails and events."""
+    environ = {"SSO_SECRET_KEY": SECRET_KEY}
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgresql_url")
+        engine = create_engine(server, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text("DROP DATABASE IF EXISTS rows_read WITH (FORCE)"))
+            connection.execute(text("CREATE DATABASE rows_read"))
+        engine.dispose()
+        environ["SSO_DATABASE_URL"] = url_of(server, "rows_read")
+    made = create_app(environ, tmp_path_factory.mktemp("rows"))
+    with made.app_context():
+        migrations.upgrade()
+        ensure_keys(SECRET_KEY)
+        register_client(client_id="books", name="Books", redirect_uris=["https://a.example/"])
+        db.session.commit()
+    tokens, seed.TOKENS_PER_GRANT = seed.TOKENS_PER_GRANT, 1
+    try:
+        seed.fill(made, "books", ROWS, print)
+    finally:
+        seed.TOKENS_PER_GRANT = tokens
+    with made.app_context():
+        # No two at the same moment.
+        ids, now = db.session.scalars(select(User.id)).all(), clock.now()
+        sessions.note_all_active({id: now - n * MINUTE for n, id in enumerate(ids)})
+        for statement in (
+            "UPDATE users SET name_key = lower(name)",
+            "INSERT INTO groups (id, name, version, created_at, updated_at)"
+            " SELECT id, email, 1, created_at, updated_at FROM users",
+            "INSERT INTO audit_events (id, at, name, user_id, fields)"
+            " SELECT id, last_active_at, 'signed_in', 'x', '{}' FROM users",
+            "ANALYZE",
+        ):
+            db.session.execute(text(statement))
+        db.session.commit()
+        if request.param == "postgresql":
+            db.session.execute(text("SELECT gin_clean_pending_list('ix_users_trigrams')"))
+            db.session.commit()
+    yield made
+    with made.app_context():
+        db.session.remove()
+        db.engine.dispose()
+
+
+def costs(app: Flask, read: Callable[[], object]) -> list[int]:
+    """Return what the statements cost: rows on PostgreSQL, thousands of steps on SQLite."""
+    with app.app_context():
+        if db.engine.dialect.name == "sqlite":
+            return [steps(read)]
+        made: list[tuple[str, Any]] = []
+        with watched(db.engine, lambda statement, values: made.append((statement, values))):
+            read()
+        connection = db.session.connection()
+        plans = [
+            connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values)
+            for statement, values in made
+            if statement.startswith("SELECT")
+        ]
+        return [rows_read(plan.scalar_one()[0]["Plan"]) for plan in plans]
+
+
+def steps(read: Callable[[], object]) -> int:
+    """Return how many instructions SQLite's machine executes, to within a hundred."""
+    count = 0
+
+    def note() -> int:
+        nonlocal count
+        count += 100
+        return 0
+
+    raw: Any = db.session.connection().connection.driver_connection
+    raw.set_progress_handler(note, 100)
+    try:
+        read()
+    finally:
+        raw.set_progress_handler(None, 0)
+    return count
+
+
+def there_and_back(order: Order, statement: Select[Any]) -> None:
+    """Read the first page, the second, and the first one again."""
+    page = order.page(statement, None)
+    if page.next:
+        page = order.page(statement, page.next)
+    if page.previous:
+        order.page(statement, page.previous)
+
+
+def is_few(app: Flask, read: Callable[[], object]) -> bool:
+    with app.app_context():
+        most = MOST if db.engine.dialect.name == "postgresql" else MOST_STEPS
+    return max(costs(app, read)) <= most
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_page_reads_what_it_shows(app: Flask, name: str) -> None:
+    order, statements = LISTS[name]
+    with app.app_context():
+        each = statements()
+    for number, statement in enumerate(each):
+        assert is_few(app, lambda: there_and_back(order, statement)), (name, number)  # noqa: B023  # called at once
+
+
+def test_a_walk_through_all_would_be_seen(app: Flask) -> None:
+    unindexed = Order((User.created_at, User.id))
+    assert not is_few(app, lambda: there_and_back(unindexed, select(User)))
+    assert not is_few(
+        app, lambda: there_and_back(named_groups.BY_NAME, named_groups.containing("zz"))
+    )
+
+
+def test_every_list_is_here() -> None:
+    """Add a new order to `LISTS`, or, if its rows are few, to `OTHERS` with the reason."""
+    orders: dict[int, set[str]] = {}
+    for package in (sso.store, sso.endpoints.admin):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, Order):
+                    orders.setdefault(id(value), set()).add(f"{module.name}.{name}")
+    measured = {id(order) for order, _ in LISTS.values()}
+    missing = [
+        names for key, names in orders.items() if key not in measured and not names & OTHERS.keys()
+    ]
+    assert missing == []
+
+
+# The purge reads the table of another rule as a whole, or one with a handful of rows.
+PURGED = [
+    number
+    for number, expiry in enumerate(expired.EXPIRIES)
+    if expiry.table not in (SigningKey, ImportedHash, Client)
+    # On SQLite after ANALYZE, tokens without a refresh token are read whole.
+    and expiry.column is not Token.expires_at
+]
+
+
+@pytest.mark.parametrize("number", PURGED)
+def test_the_purge_finds_its_candidates_by_an_index(app: Flask, number: int) -> None:
+    """Also those that stay: it looks at used codes again until their tokens have expired."""
+    expiry = expired.EXPIRIES[number]
+    with app.app_context():
+        made: list[tuple[str, Any]] = []
+        with watched(db.engine, lambda statement, values: made.append((statement, values))):
+            expired.delete_batch(expiry, None, 10, 100)
+        db.session.rollback()
+        connection = db.session.connection()
+        is_postgresql = db.engine.dialect.name == "postgresql"
+        if is_postgresql:  # small tables are cheaper read whole
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        explain, whole = ("EXPLAIN", "Seq Scan") if is_postgresql else ("EXPLAIN QUERY PLAN", SCAN)
+        for statement, values in made:
+            plan = connection.exec_driver_sql(f"{explain} {statement}", values).all()
+            assert not re.search(whole, "\n".join(str(row[-1]) for row in plan)), statement
+        db.session.rollback()
