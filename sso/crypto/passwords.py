@@ -176,7 +176,7 @@ def _in_turn(work: Callable[[], T], account: str | None) -> T:
 
 
 def _has_kept_place(account: str | None) -> bool:
-    return account is not None and len(_kept) < KEPT
+    return account is not None and account not in _kept and len(_kept) < KEPT
 
 
 def _do(work: Callable[[], T], future: "Future[T]") -> None:
