@@ -310,6 +310,14 @@ NOT_RUN = {
         "tests/cli/test_migrate_authelia.py runs it",
     ".venv/bin/flask migrate pocket-id pocket-id.db --rp-id id.example.com --plan":
         "tests/cli/test_migrate_pocket_id.py runs it",
+    ".venv/bin/flask migrate authentik authentik.json --issuer https://auth.example.com --plan":
+        "tests/cli/test_migrate_authentik.py runs it",
+    'tables="authentik_core_user authentik_core_group authentik_core_user_ak_groups':
+        "of a database of authentik; tests/cli/test_migrate_authentik.py reads such a file",
+    'SSO_ISSUER_ALIASES="https://auth.example.com/application/o/wiki/=authentik':
+        "tests/cli/test_migrate_authentik.py sets it",
+    ".venv/bin/flask attribute define former_subject --type string --writer administrator":
+        "tests/endpoints/test_former_subjects.py does it",
     "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
     ".venv/bin/flask export realm.json --format keycloak --realm acme":
         "tests/cli/test_keycloak_export.py runs it",
