@@ -169,6 +169,7 @@ def exchanged(
     return tokens
 
 
+@WITHOUT_SCRIPTS
 def test_back_to_a_program_by_its_own_scheme(
     site: Site, playwright: Playwright, scripts: bool, tmp_path: Path
 ) -> None:

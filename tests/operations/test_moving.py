@@ -137,7 +137,9 @@ def test_a_backup_restores_into_either_database(
 
 
 @pytest.mark.parametrize("is_postgresql", [False, True], ids=["sqlite", "postgresql"])
-@pytest.mark.parametrize("revision", [schema.known()[1], "0017", "0010"])
+@pytest.mark.parametrize(
+    "revision", [schema.known()[1], pytest.param("0017", marks=pytest.mark.exhaustive), "0010"]
+)
 def test_a_new_version_backs_up_an_older_schema(
     lived_in: Flask,
     make_on: Callable[..., Flask],
@@ -311,7 +313,7 @@ def test_a_backup_is_of_one_moment(
     writer.start()
     counts = []
     try:
-        for number in range(5):
+        for number in range(3):
             before = len(written)
             with app.app_context():
                 counts.append(backup.write(tmp_path / f"backup{number}"))
@@ -319,9 +321,9 @@ def test_a_backup_is_of_one_moment(
     finally:
         done.set()
         writer.join()
-    assert len(written) > 5
+    assert len(written) > 3
     assert all(count["users"] == count["clients"] for count in counts)
-    last = sqlite3.connect(tmp_path / "backup4")
+    last = sqlite3.connect(tmp_path / "backup2")
     assert last.execute("PRAGMA foreign_key_check").fetchall() == []
     assert last.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     last.close()

@@ -59,13 +59,13 @@ def test_both_ways_give_the_same(tmp_path: Path) -> None:
     anywhere = configuration(tmp_path, "-c", CONFIGURATION)
     assert WANTED.items() <= here.items()
     assert here["workers"] == "3"
+    assert here["bind"] == "['127.0.0.1:5000']"
     for name in ("config", "wsgi_app", "default_proc_name", "chdir"):
         del here[name], anywhere[name]
     assert here == anywhere
 
 
-def test_it_listens_where_the_address_says() -> None:
-    assert configuration(ROOT)["bind"] == "['127.0.0.1:5000']"
+def test_it_listens_where_the_command_says() -> None:
     assert configuration(ROOT, "-b", "127.0.0.1:81")["bind"] == "['127.0.0.1:81']"
 
 
