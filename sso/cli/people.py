@@ -19,7 +19,7 @@ user_argument = click.argument("identifier", metavar="WHO")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @json_option
 def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) -> None:
-    """List users, oldest first."""
+    """List users in the order of their email addresses."""
     rows = users.listed(search, member_of, limit + 1)
     if is_cut := len(rows) > limit:
         rows = rows[:limit]
@@ -37,6 +37,12 @@ def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) 
     if is_cut:
         click.echo(
             f"These are the first {limit}; there are more. Use --search, --group or --limit.",
+            err=True,
+        )
+    if search and member_of is None and users.is_search_bounded():
+        click.echo(
+            f"Only the first {users.MOST_LOOKED_THROUGH:,} users were looked through."
+            " `user show` finds the beginning of an email or a name among all.",
             err=True,
         )
 

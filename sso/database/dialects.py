@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    Integer,
     Select,
     SQLColumnExpression,
     String,
@@ -178,6 +179,16 @@ def is_beyond(
     # The first condition is the one that the index answers.
     is_there = column.op(or_at, is_comparison=True)(value)
     return and_(is_there, or_(is_first_beyond, is_rest_beyond))
+
+
+def decisive(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition, to be answered by an index before others about the same column.
+
+    SQLite uses one bound of a column in each direction, and else takes the first: a page in the
+    middle of a range would be read from the beginning of the range.
+    """
+    # As an integer: SQLAlchemy would compare a Boolean with 1, which no index answers.
+    return condition if is_postgresql() else func.unlikely(condition, type_=Integer)
 
 
 def order_of_beginnings(

@@ -97,6 +97,7 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
 
 
 _IS_EXCHANGED = text("client_id IS NOT NULL")
+_IS_WITHOUT_REFRESH = text("refresh_expires_at IS NULL")
 
 
 class Token(Base, OAuth2TokenMixin):
@@ -110,6 +111,9 @@ class Token(Base, OAuth2TokenMixin):
     __table_args__ = (
         Index("ix_tokens_client_id", "client_id", postgresql_where=_IS_EXCHANGED,
               sqlite_where=_IS_EXCHANGED),
+        # For the purge: each of its batches would read all of these tokens.
+        Index("ix_tokens_without_refresh", "expires_at", "jti",
+              postgresql_where=_IS_WITHOUT_REFRESH, sqlite_where=_IS_WITHOUT_REFRESH),
     )  # fmt: skip
 
     # Authlib's mixin stores both tokens in clear: `access_digest` and `refresh_digest` replace

@@ -77,7 +77,8 @@ class Order:
         backward, values = self.read(cursor) if cursor else (False, ())
         descending = self.is_descending != backward
         if values:
-            statement = statement.where(self._is_beyond(values, descending))
+            is_beyond = self._is_beyond(values, descending)
+            statement = statement.where(dialects.decisive(is_beyond))
         ordered = self._ordered(descending)
         limited = statement.order_by(*ordered).limit(size + 1)
         if self.is_key_first:

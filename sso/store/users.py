@@ -27,7 +27,7 @@ from sso.extensions import db
 from sso.flow import group_ends
 from sso.models import Identity, User
 from sso.models.users import folded, has_ended
-from sso.store import groups, prepared
+from sso.store import groups, prepared, scim_resources
 from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning, write_one
 
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
@@ -425,8 +425,12 @@ def containing(text: str) -> Select[User]:
 
     It reads a whole index.
     """
+    return select(User).where(_contains(text))
+
+
+def _contains(text: str) -> ColumnElement[bool]:
     in_name = User.name_key.contains(folded(text), autoescape=True)
-    return select(User).where(in_name | User.email.contains(text.lower(), autoescape=True))
+    return in_name | User.email.contains(text.lower(), autoescape=True)
 
 
 def in_group(group: str, beginning: str = "") -> tuple[Order, Select[User]]:
@@ -467,15 +471,29 @@ def count() -> int:
     return db.session.scalar(select(func.count()).select_from(User)) or 0
 
 
+MOST_LOOKED_THROUGH = 1_000_000  # people, for a text anywhere, where no index has its trigrams
+
+
 def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
-    """Return the oldest users, only those with this text in email or name and in this group."""
-    statement = select(User).order_by(User.created_at, User.id).limit(limit)
+    """Return the first users in the order of their emails, only those with this text in email or
+    name and in this group.
+
+    See `is_search_bounded`.
+    """
+    order, statement = in_group(group) if group is not None else (BY_EMAIL, select(User))
     if text:
-        in_email = User.email.icontains(text, autoescape=True)
-        statement = statement.where(in_email | User.name.icontains(text, autoescape=True))
-    if group is not None:
-        statement = statement.where(groups.has_member(group))
-    return db.session.scalars(statement).all()
+        statement = statement.where(_contains(text))
+        if group is None:
+            order = CONTAINING
+            if is_search_bounded():
+                beyond = select(User.email).order_by(User.email).offset(MOST_LOOKED_THROUGH)
+                statement = statement.where(User.email < beyond.limit(1).scalar_subquery())
+    return order.page(statement, None, limit).rows
+
+
+def is_search_bounded() -> bool:
+    """Return whether `listed` looks for a text among the first `MOST_LOOKED_THROUGH` users only."""
+    return not scim_resources.has_trigrams() and scim_resources.are_more_than(MOST_LOOKED_THROUGH)
 
 
 def emails(ids: Iterable[str]) -> dict[str, str]:
