@@ -422,14 +422,16 @@ def decrypted_token(encrypted: str | None) -> str | None:
 def end_sessions(actor: Actor, issuer: str, subject: str | None, sid: str | None) -> int:
     """End the sessions that a provider has ended; return their number.
 
-    `sid`: only the sessions with this `sid` at the provider, and those without one.
+    `sid`: only the sessions with this `sid` at the provider and, if there is a subject, those
+    without one. Sign-ins that wait for their second factor are treated like sessions.
     """
     ended = 0
+    unnamed = subject is not None
     for identity in identities.meant_by(issuer, subject, sid):
         users.lock_any(identity.user_id)  # before its sessions, as everywhere
-        session_ids = identities.sessions_of(identity.id, sid, unnamed=subject is not None)
+        session_ids = identities.sessions_of(identity.id, sid, unnamed)
         ended += revocation.some_sessions(identity.user_id, session_ids, "upstream_logout")
-        identities.forget_waiting(identity.id, sid)
+        identities.forget_waiting(identity.id, sid, unnamed)
     return ended
 
 

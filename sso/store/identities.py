@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
@@ -134,22 +134,26 @@ def sessions_of(identity_id: UUID, sid: str | None = None, unnamed: bool = False
     `unnamed`: also those for which the provider sent no `sid`.
     """
     statement = select(UpstreamSession.session_id).where(
-        UpstreamSession.identity_id == identity_id,
-        UpstreamSession.session_id.is_not(None),
+        *_in_session(identity_id, sid, unnamed), UpstreamSession.session_id.is_not(None)
     )
-    if sid is not None:
-        of_sid = UpstreamSession.sid == sid
-        condition = or_(of_sid, UpstreamSession.sid.is_(None)) if unnamed else of_sid
-        statement = statement.where(condition)
     return [session_id for session_id in db.session.scalars(statement.distinct()) if session_id]
 
 
-def forget_waiting(identity_id: UUID, sid: str | None = None) -> None:
-    """Delete the sign-ins that wait for their second factor: they can begin no session any more."""
-    statement = delete(UpstreamSession).where(
-        UpstreamSession.identity_id == identity_id, UpstreamSession.session_id.is_(None)
-    )
-    write(statement if sid is None else statement.where(UpstreamSession.sid == sid))
+def forget_waiting(identity_id: UUID, sid: str | None = None, unnamed: bool = False) -> None:
+    """Delete the sign-ins that wait for their second factor: they can begin no session any more.
+
+    `sid` and `unnamed` choose among them as in `sessions_of`.
+    """
+    conditions = _in_session(identity_id, sid, unnamed)
+    write(delete(UpstreamSession).where(*conditions, UpstreamSession.session_id.is_(None)))
+
+
+def _in_session(identity_id: UUID, sid: str | None, unnamed: bool) -> list[ColumnElement[bool]]:
+    conditions = [UpstreamSession.identity_id == identity_id]
+    if sid is not None:
+        of_sid = UpstreamSession.sid == sid
+        conditions.append(or_(of_sid, UpstreamSession.sid.is_(None)) if unnamed else of_sid)
+    return conditions
 
 
 def due(provider: str, before: datetime, size: int) -> Sequence[tuple[UpstreamSession, Identity]]:
