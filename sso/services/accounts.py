@@ -409,6 +409,8 @@ def switch(
         user.email_verified = email_verified
     if disabled is not None and disabled != user.is_disabled:
         users.set_disabled(user, disabled, within_limits=within_limits)
+    elif disabled and not within_limits:
+        user.disabled_within_limits = False  # only somebody without limits may enable the user now
 
 
 def edit(

@@ -281,6 +281,8 @@ def _alter(
         if not disabled:
             _require_ended(client.client_id)
         clients.set_disabled(client, disabled)
+    elif fields.get("disabled"):
+        client.disabled_within_limits = False  # only managers of all applications change fields so
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)

@@ -59,7 +59,8 @@ class Declaration:
 class Planned:
     """What a declaration does. `user`: the new state, in no session; `row`: the old one, if any.
 
-    Without `changes`, a user whom a directory has disabled is now disabled by the operator, too.
+    Without `changes`, a user whom a directory or somebody with limits has disabled is now disabled
+    by the operator, too.
     """
 
     declaration: Declaration
@@ -68,6 +69,12 @@ class Planned:
     changes: differences.Differences = field(default_factory=dict)
     password: str | None = None
     method: str | None = None
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether somebody with limits has disabled the user, and now the operator does."""
+        is_limited = self.row is not None and self.row.disabled_within_limits
+        return is_limited and bool(self.declaration.disabled)
 
     @property
     def is_admin_lost(self) -> bool:
@@ -148,8 +155,9 @@ def plan(
         except Invalid as error:
             plan.errors.append((declaration.email, [str(message) for message in error.errors]))
             continue
-        is_barred = bool(row and declaration.disabled and row.id in barred)
-        if row is not None and not is_barred and _is_as_declared(row, declaration):
+        is_held = row is not None and (row.id in barred or row.disabled_within_limits)
+        takes_over = is_held and declaration.disabled
+        if row is not None and not takes_over and _is_as_declared(row, declaration):
             continue
         before = (earlier or {}).get(declaration)
         if before and before.row == row and (row is None or row.email == before.user.email):
@@ -354,7 +362,7 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
         person = {"email": entry.user.email, "name": entry.user.name}
         audit.event(Event.USER_CREATED, person, by=actor.by, user=entry.user.id, what=what)
     # In the order of the plan: a user may take an address that another user gives up.
-    values = [_changed_values(entry.user, entry.changes) for entry in changed if entry.changes]
+    values = [_changed_values(entry) for entry in changed if entry.changes or entry.takes_over]
     users.change_all(values)
     users.insert_all(rows)
     password_hashes.note_foreign_hashes({entry.method for entry in new if entry.method})
@@ -374,16 +382,19 @@ def _has_to_verify(declaration: Declaration) -> bool:
 _ENDS = ("group_ends", "group_ends_told", "groups_due_at")
 
 
-def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _changed_values(entry: Planned) -> dict[str, Any]:
+    user = entry.user
     values: dict[str, Any] = {"id": user.id}
+    if entry.takes_over:
+        values["disabled_within_limits"] = user.disabled_within_limits
     columns = {
         "email": ("email", "email_verified", "email_changed_at"),
         "name": ("name", "name_key"),
-        "disabled": ("disabled_at", "ends_at"),
+        "disabled": ("disabled_at", "disabled_within_limits", "ends_at"),
         "ends_at": ("disabled_at", "ends_at", "end_announced_at"),
         "groups": ("stored_groups", *_ENDS),
         "group_ends": _ENDS,
     }
-    for name in changes:
+    for name in entry.changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}
     return values

@@ -200,6 +200,7 @@ class DeclaredFields(NamedTuple):
     attributes: dict[str, Any]
     groups: list[str]
     disabled_at: datetime | None
+    disabled_within_limits: bool
     ends_at: datetime | None
     group_ends: dict[str, str] | None
     group_ends_told: dict[str, str] | None

@@ -29,7 +29,15 @@ from sso.flow.permissions import (
     role_limits,
 )
 from sso.models import User
-from sso.services import accounts, attributes, credentials, group_editing, group_owners, roles
+from sso.services import (
+    accounts,
+    attributes,
+    credentials,
+    declared_accounts,
+    group_editing,
+    group_owners,
+    roles,
+)
 from sso.services.changes import ListEdit
 from sso.store import named_groups, users
 from tests.conftest import Clock
@@ -528,3 +536,41 @@ def test_a_limited_role_moves_an_end_that_has_passed(app: Flask, clock: Clock) -
         assert loaded(dana).disabled_at
         accounts.enable(by, loaded(dana))
         assert not loaded(dana).is_disabled
+
+
+def declare_it(user: User, *, disabled: bool) -> None:
+    declaration = declared_accounts.Declaration(email=user.email, disabled=disabled)
+    planned = declared_accounts.plan([declaration]).planned
+    declared_accounts.carry_out(Actor("olga"), planned)
+    db.session.commit()
+
+
+def set_field(user: User, *, disabled: bool) -> None:
+    accounts.update(Actor("olga"), user.id, disabled=disabled)
+    db.session.commit()
+
+
+@pytest.mark.parametrize("change", [declare_it, set_field])
+@pytest.mark.parametrize("enables_between", [False, True])
+def test_who_disables_by_a_declaration_or_a_field_has_no_limits(
+    app: Flask, change: Callable[..., None], enables_between: bool
+) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        accounts.disable(by, loaded(dana))
+        db.session.commit()
+        if enables_between:
+            change(dana, disabled=False)
+            assert not loaded(dana).is_disabled
+            db.session.rollback()
+        change(dana, disabled=True)
+        with pytest.raises(NotAllowed, match="more permissions"):
+            accounts.enable(by, loaded(dana))
+        db.session.rollback()
+        change(dana, disabled=True)  # already so
+        assert (
+            declared_accounts.plan(
+                [declared_accounts.Declaration(email=dana.email, disabled=True)]
+            ).planned
+            == []
+        )

@@ -407,3 +407,13 @@ def test_without_such_client_ids(
     app.extensions["sso.settings"] = replace(settings, admin_role_applications=text)
     with app.app_context():
         assert [row.status for row in components.roles_of_applications()] == statuses
+
+
+def test_who_disables_by_the_field_has_no_limits(app: Flask, wiki: str) -> None:
+    by, other = staff_of(app, "wiki-team"), staff_of(app, "all-apps")
+    with app.app_context():
+        clients.disable(by, wiki)
+        clients.change(other, wiki, {"disabled": True})
+        db.session.commit()
+        with pytest.raises(NotAllowed, match="more permissions"):
+            clients.enable(by, wiki)
