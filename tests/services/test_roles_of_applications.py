@@ -230,7 +230,8 @@ _VALUES: Mapping[str, Any] = {
     "issuer": "https://old.example", "token_endpoint_auth_signing_alg": "ES256",
     "request_object_signing_alg": "ES256", "authorization_signed_response_alg": "ES256",
     "preset": {"name": "grafana"}, "saml_entity_id": "urn:new",
-    "saml_name_id": "email", "saml_attributes": ["mail=email"],
+    "saml_name_id": "email", "subject_attribute": "old_subject",
+    "saml_attributes": ["mail=email"],
     "saml_metadata_expires": "2099-01-01T00:00:00Z", "saml_signed_requests": True,
 }  # fmt: skip
 _OWN = OF_MANAGERS - {"logo", "jwks", "jwks_uri"}  # which need a client with a key, or a file
