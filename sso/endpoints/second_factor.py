@@ -20,7 +20,7 @@ from sso.mfa import passkeys, policy
 from sso.models import UpstreamSession, User
 from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
-from sso.store import factors, users
+from sso.store import factors
 from sso.store.sessions import CurrentSession
 from sso.web import forms
 from sso.web.pending_request import PendingRequest
@@ -157,12 +157,10 @@ def _subject(pending: PendingRequest | None) -> Subject | Response:
 
 
 def _lock(subject: Subject) -> bool:
-    """Lock the user; return False if password or session have changed meanwhile."""
+    """Lock the user; return False if password, sign-in or session have changed meanwhile."""
     if subject.current is not None:
         return policy.lock(subject.current) is not None
-    password_hash = subject.user.password_hash
-    locked = users.lock(subject.user.id)
-    return locked is not None and locked.password_hash == password_hash
+    return policy.lock_pending(subject.user)
 
 
 def _let_in(subject: Subject, methods: str) -> datetime | None:

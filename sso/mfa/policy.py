@@ -7,7 +7,8 @@ are taken in this order: user, factor, session.
 `Proof` holds the `amr` (RFC 8176) and `acr` (OIDC Core §2) of a sign-in. A sign-in that still needs
 its second factor is a signed value in the browser's cookie, bound to that browser: nothing is
 stored for a visitor who may never sign in. It gives access only to the page that asks for the
-second factor. It ends after ten minutes, with a new password, or with the end of the sign-in.
+second factor. It ends after ten minutes, with a new password, with all sessions of the user, or
+when the provider ends it.
 """
 
 import secrets
@@ -219,6 +220,13 @@ def current_pending() -> PendingMfa | None:
     return PendingMfa(user, bool(remember), upstream)
 
 
+def lock_pending(user: User) -> bool:
+    """Lock the user of `current_pending`; return False if the sign-in has ended meanwhile."""
+    fingerprint = _fingerprint(user)
+    locked = users.lock(user.id)
+    return locked is not None and _fingerprint(locked) == fingerprint
+
+
 def notice_id() -> UUID | None:
     """Return the id of the mail that is sent unless the second step in this browser follows."""
     try:
@@ -246,4 +254,5 @@ def end_pending() -> None:
 
 
 def _fingerprint(user: User) -> str:
-    return crypto_secrets.digest(user.password_hash or "")
+    """Return what changes with the password, and whenever all sessions of the user end."""
+    return crypto_secrets.digest(f"{user.device_version} {user.password_hash or ''}")

@@ -61,7 +61,8 @@ class User(Base):
     user_name: Mapped[str | None] = mapped_column(String(320), unique=True, index=True)
     external_id: Mapped[str | None] = mapped_column(String(255), index=True)
     scim_attributes: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    # Incremented to forget all browsers that the user has signed in from (`device_cookie`).
+    # Incremented to forget all browsers that the user has signed in from (`device_cookie`), and to
+    # end sign-ins that wait for their second factor (`mfa.policy`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # Whether somebody with limits did so: they enable only what one of them disabled.

@@ -30,7 +30,8 @@ def session(ended: BrowserSession, reason: str) -> None:
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
     """End all sessions of a user, except `but`, with their grants; return their number.
 
-    All device cookies become invalid; the caller renews the cookie of the remaining session.
+    All device cookies become invalid; the caller renews the cookie of the remaining session. So do
+    sign-ins that wait for their second factor.
     """
     users.forget_devices(user_id)
     conditions = [BrowserSession.id != but] if but else []

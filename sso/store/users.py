@@ -95,7 +95,8 @@ def lock_any(user_id: UUID) -> User | None:
 
 
 def forget_devices(user_id: UUID) -> None:
-    """Void the cookies of all browsers that a user has signed in from (`device_cookie`).
+    """Void the cookies of all browsers that a user has signed in from (`device_cookie`), and of
+    sign-ins that wait for their second factor (`mfa.policy`).
 
     Locks the user, as a sign-in does first of all: call it before sessions are ended.
     """

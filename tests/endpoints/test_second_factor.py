@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from sso.extensions import db
-from sso.mfa import passkeys
+from sso.mfa import passkeys, policy
 from sso.models import BrowserSession, Passkey, User
 from sso.ratelimit import limiting
+from sso.store import users
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.support.authenticator import Authenticator, options_of
@@ -118,6 +121,82 @@ def test_so_does_the_end_of_the_account(
     assert run.exit_code == 0, run.stderr
     page = browser.submit(code=code_of(secret))
     assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+
+
+def _flask(app: Flask, *arguments: str) -> None:
+    run = app.test_cli_runner().invoke(args=arguments)
+    assert run.exit_code == 0, run.stderr
+
+
+Cause = Callable[[Flask, Browser, User, Clock], None]
+
+
+def _from_the_account(action: str) -> Cause:
+    def act(app: Flask, signed_in: Browser, user: User, clock: Clock) -> None:
+        signed_in.open(f"{ORIGIN}{BASE}/account")
+        assert "problem" not in signed_in.submit(action=action).url
+
+    return act
+
+
+def _by_operator(*commands: str) -> Cause:
+    def act(app: Flask, signed_in: Browser, user: User, clock: Clock) -> None:
+        for command in commands:
+            name, *options = command.split()
+            _flask(app, "user", name, user.email, *options)
+
+    return act
+
+
+def _sign_out(app: Flask, signed_in: Browser, user: User, clock: Clock) -> None:
+    signed_in.open(f"{ORIGIN}{BASE}/sign-out")
+    signed_in.submit(decision="sign_out")
+
+
+def _end_and_go_on(app: Flask, signed_in: Browser, user: User, clock: Clock) -> None:
+    """The account ends, and gets another end before the worker has seen it."""
+    for days in (0, 1):
+        end = clock.time + timedelta(days=days, seconds=10)
+        _flask(app, "user", "update", user.email, "--ends-at", end.isoformat())
+        clock.move(seconds=10)
+
+
+ENDS_WHAT_WAITS: dict[str, tuple[Cause, bool]] = {
+    "nothing": (_by_operator(), False),
+    "another name": (_by_operator("update --name D"), False),
+    "sign-out elsewhere": (_sign_out, False),
+    "sign-out everywhere": (_from_the_account("end_all_sessions"), True),
+    "sign-out of all others": (_from_the_account("end_other_sessions"), True),
+    "sign-out by an operator": (_by_operator("sign-out"), True),
+    "disabled and enabled": (_by_operator("disable", "enable"), True),
+    "ended and prolonged": (_end_and_go_on, True),
+}
+
+
+@pytest.mark.parametrize("cause", ENDS_WHAT_WAITS)
+def test_what_ends_all_sign_ins_ends_those_that_wait(
+    app: Flask, browser: Browser, elsewhere: Browser, secret: str, clock: Clock, user: User,
+    cause: str,
+) -> None:  # fmt: skip
+    elsewhere.sign_in()
+    elsewhere.submit(code=code_of(secret))
+    clock.move(seconds=60)
+    assert browser.sign_in().path.endswith("/second-factor")
+    act, ends = ENDS_WHAT_WAITS[cause]
+    act(app, elsewhere, user, clock)
+    page = browser.submit(code=code_of(secret))
+    assert page.path == f"{BASE}/{'sign-in' if ends else 'account'}"
+    assert is_signed_in(browser) is not ends
+
+
+def test_what_waits_ends_between_its_check_and_the_lock(app: Flask, user: User) -> None:
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        assert policy.lock_pending(loaded)
+        statement = update(User).where(User.id == user.id).values(device_version=7)
+        db.session.execute(statement, execution_options={"synchronize_session": False})
+        assert not policy.lock_pending(loaded)
 
 
 def test_keep_me_signed_in_survives_the_second_page(browser: Browser, secret: str) -> None:

@@ -8,6 +8,7 @@ from flask import Flask
 from sqlalchemy import select
 from werkzeug.wrappers import Response
 
+from sso import audit
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import OidcProvider
 from sso.endpoints import upstream, upstream_sign_in
@@ -15,6 +16,7 @@ from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import Identity, User
+from sso.services import identities
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page, RelyingParty, claims_of
@@ -179,6 +181,31 @@ def test_the_second_factor_of_the_account_is_asked_for(
     corp.says = replace(DANA, has_two_factors=True)
     corp.browser = Browser(corp.app)
     assert corp.sign_in().path == f"{BASE}/account"
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_who_waits_for_it_does_not_outlive_a_bar_by_the_directory(
+    corp: Corp, browser: Browser, clock: Clock, is_last: bool
+) -> None:
+    """The account has no password. The last administrator is not disabled, but signed out."""
+    groups = ["sso-administrators"] if is_last else []
+    user = make_user(corp.app, password=None, groups=groups)
+    with corp.app.app_context():
+        secret = totp.new_secret()
+        assert totp.enrol(user.id, secret, code_of(secret))
+        db.session.commit()
+    clock.move(minutes=1)
+    assert corp.sign_in().path == f"{BASE}/second-factor"
+    with corp.app.app_context():
+        identity = db.session.scalars(select(Identity)).one()
+        identities.disable_user(audit.SYSTEM, CORP, identity, "disabled")
+        db.session.commit()
+        assert db.session.get_one(User, user.id).is_disabled is not is_last
+        identities.enable_user(audit.SYSTEM, CORP, DANA)
+        db.session.commit()
+        assert not db.session.get_one(User, user.id).is_disabled
+    assert browser.submit(code=code_of(secret)).path == f"{BASE}/sign-in"
+    assert not is_signed_in(browser)
 
 
 def test_a_missing_second_factor_says_nothing_of_the_password(
