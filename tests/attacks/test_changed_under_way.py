@@ -16,6 +16,7 @@ from sqlalchemy import text
 from sso.extensions import db
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.saml import make_service_provider
 from tests.support.statements import watched
 
 pytestmark = pytest.mark.slow
@@ -46,12 +47,18 @@ def _unwatched() -> Iterator[None]:
     _watching.close()
 
 
-def before_the_grant(app: Flask, act: Callable[[], object]) -> Thread:
-    """Let somebody else's request happen once, just before a grant is written."""
+def before_the_grant(
+    app: Flask, act: Callable[[], object], statement_of: str = "INSERT INTO GRANTS"
+) -> Thread:
+    """Let somebody else's request happen once, just before a grant is written.
+
+    `statement_of`: how the first statement of the transaction that writes begins; SQLite lets
+    nobody else write after that.
+    """
     other = Thread(target=act)
 
     def note(statement: str, _: Any) -> None:
-        if "INSERT INTO GRANTS" in statement.upper() and not other.ident:
+        if statement_of in statement.upper() and not other.ident:
             other.start()
             other.join(5)
 
@@ -181,6 +188,22 @@ def test_a_scope_is_unticked_in_another_tab(
     other.join()
     tokens = client.exchange(dana.page.code).get_json()
     assert set(tokens["scope"].split()) == {"openid", "offline_access"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [f"UPDATE consents SET scope = 'openid', {NOW_CHANGED}", "DELETE FROM consents"],
+)
+def test_the_consent_of_a_service_provider(app: Flask, statement: str) -> None:
+    """The assertion says nothing that the person no longer allows."""
+    make_user(app)
+    wiki, browser = make_service_provider(app), Browser(app)
+    assert "email" in wiki.sign_on(browser).attributes
+    other = before_the_grant(app, row_alone(app, statement), "INSERT INTO USED_ONCE")
+    page = wiki.start(browser)
+    other.join()
+    assert "SAMLResponse" not in page.fields
+    assert ("decision", "allow") in page.buttons
 
 
 def test_what_is_no_reason_holds_up_nobody(app: Flask, client: RelyingParty, dana: Browser) -> None:

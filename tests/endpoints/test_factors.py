@@ -68,6 +68,28 @@ def test_the_first_factor_brings_recovery_codes(signed_in: Browser) -> None:
     assert "Codes left: 10" in page.html
 
 
+@pytest.mark.parametrize(
+    ("base", "origin"),
+    [
+        ("https://localhost:443", "https://localhost"),
+        ("https://localhost:80", "https://localhost:80"),
+        ("http://localhost:80", "http://localhost"),
+        ("http://localhost:443", "http://localhost:443"),
+    ],
+)
+def test_a_base_url_with_a_port(make_app: Callable[..., Flask], base: str, origin: str) -> None:
+    """Browsers leave the scheme's default port out of the origin, and no other."""
+    app = make_app(SSO_BASE_URL=f"{base}{BASE}")
+    make_user(app)
+    browser, key = Browser(app), Authenticator(origin=origin)
+    browser.sign_in()
+    assert len(codes_of(enrol_passkey(browser, key))) == 10
+    other = Browser(app)
+    other.open(f"{ORIGIN}{BASE}/sign-in")
+    sign_in_by_passkey(other, key)
+    assert is_signed_in(other)
+
+
 def test_a_wrong_code_keeps_the_secret(signed_in: Browser) -> None:
     secret = scan(signed_in.open(f"{FACTORS}/totp"))
     page = signed_in.submit(code="12")

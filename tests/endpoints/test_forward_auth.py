@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -9,6 +10,7 @@ import pytest
 from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import KeySet
+from werkzeug.test import TestResponse
 
 from sso import audit
 from sso.extensions import db
@@ -20,6 +22,7 @@ from tests.support.events import events
 from tests.support.exchanges import DOCS, Chain, exchange
 from tests.support.factories import make_api, make_attribute, make_client, make_user, rotate
 from tests.support.proxied import IDENTITY, WIKI, Proxied, make_proxied
+from tests.support.statements import watched
 
 
 @pytest.fixture
@@ -243,6 +246,30 @@ def test_a_host_that_is_removed_during_the_sign_in(
     assert events(app, "proxy_signed_in") == []
     change(app, wiki.client_id, proxy_urls=[WIKI])
     assert wiki.ask(back).status_code == 303  # the code was not used
+
+
+def test_a_code_that_is_redeemed_twice_at_once(
+    app: Flask, wiki: Proxied, browser: Browser, user: User
+) -> None:
+    """The second request comes between the first one's look at the code and its use."""
+    back = wiki.callback(browser, wiki.ask("/page"))
+    other = Proxied(app, wiki.client_id, cookies=dict(wiki.cookies))
+    answers: list[TestResponse] = []
+    second = Thread(target=lambda: answers.append(other.ask(back)))
+
+    def overtake(statement: str, _: Any) -> None:
+        if "UPDATE AUTHORIZATION_CODES" in statement.upper() and not second.ident:
+            second.start()
+            second.join(5)
+
+    with app.app_context():
+        engine = db.engine
+    with watched(engine, overtake):
+        answers.append(wiki.ask(back))
+        second.join()
+    assert sorted(answer.status_code for answer in answers) == [303, 400]
+    assert sorted([wiki.ask().status_code, other.ask().status_code]) == [200, 303]
+    assert len(events(app, "proxy_signed_in")) == 1
 
 
 def test_a_session_ends_by_itself(

@@ -15,14 +15,14 @@ from sso.endpoints import upstream, upstream_sign_in
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.mfa import totp
-from sso.models import Identity, User
+from sso.models import Identity, TotpSecret, User
 from sso.services import identities
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page, RelyingParty, claims_of
 from tests.support.factories import PASSWORD, make_user
 from tests.support.mailbox import Mailbox
-from tests.support.second_factors import code_of, is_signed_in
+from tests.support.second_factors import code_of, is_signed_in, scan
 
 CORP = OidcProvider(
     id="corp", type="oidc", name="Corp", issuer="https://corp.example", client_id="us",
@@ -206,6 +206,24 @@ def test_who_waits_for_it_does_not_outlive_a_bar_by_the_directory(
         assert not db.session.get_one(User, user.id).is_disabled
     assert browser.submit(code=code_of(secret)).path == f"{BASE}/sign-in"
     assert not is_signed_in(browser)
+
+
+@pytest.mark.parametrize("has_two", [False, True])
+def test_two_factors_there_confirm_the_first_one_here(
+    corp: Corp, browser: Browser, user: User, mailbox: Mailbox, has_two: bool
+) -> None:
+    """After a password alone there, a code by mail has to confirm it."""
+    corp.says = replace(DANA, has_two_factors=has_two)
+    corp.sign_in()
+    page = browser.open(f"{BASE}/account/factors")
+    assert ("confirm your email address" in page.html) is not has_two
+    page = browser.open(f"{BASE}/account/factors/totp")
+    if not has_two:
+        assert page.path == f"{BASE}/account/factors/code"
+        return
+    assert browser.submit(code=code_of(scan(page))).status == 200
+    with corp.app.app_context():
+        assert db.session.scalar(select(TotpSecret.user_id)) == user.id
 
 
 def test_a_missing_second_factor_says_nothing_of_the_password(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from flask import Flask
@@ -11,6 +12,7 @@ from sso import audit
 from sso.extensions import db
 from sso.jobs.upkeep import purge
 from sso.models import Client, PushedRequest, User
+from sso.ratelimit import limiting
 from sso.services import agents, clients
 from tests.conftest import Clock
 from tests.explain.test_causes import command_in
@@ -76,6 +78,22 @@ def test_with_a_key(app: Flask, browser: Browser, user: User, hosts: Hosts) -> N
     code = browser.allow().code
     assert party.exchange(code).status_code == 200
     assert ("decision", "allow") in send(browser, party).buttons
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_a_flood_of_agents_stops_only_its_sender(
+    app: Flask, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, has_key: bool
+) -> None:
+    """Anyone can publish a document with a key, so their pushes are counted by address."""
+    few = replace(limiting.PUSHED_BY_ANYONE, ip_address=3)
+    monkeypatch.setattr(limiting, "PUSHED_BY_ANYONE", few)
+    party = keyed(app, hosts) if has_key else agent(app)
+    answers = [party.push() for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 429]
+    assert make_client(app).push().status_code == 201  # a registered one has its own budget
+    form = party.parameters() | party.credentials()
+    elsewhere = {"REMOTE_ADDR": "198.51.100.7"}
+    assert party.post("/oauth2/par", form, environ_base=elsewhere).status_code == 201
 
 
 def test_with_a_wrong_key_or_none(app: Flask, hosts: Hosts) -> None:

@@ -27,7 +27,16 @@ from tests.support.actors import ISSUER, claims_of
 from tests.support.events import events
 from tests.support.platforms import DISCOVERY, KEY_SET, Platform, of_github, of_kubernetes
 from tests.support.services import API, Service, make_resource_server, make_service
-from tests.support.signing import ASSERTION_TYPE, EC, KEYS, RSA, public, sign, unsigned
+from tests.support.signing import (
+    ASSERTION_TYPE,
+    EC,
+    KEYS,
+    RSA,
+    KeyedParty,
+    public,
+    sign,
+    unsigned,
+)
 
 PATTERN = "system:serviceaccount:reports:*"
 SHAPES: dict[str, tuple[str, Callable[..., dict[str, Any]], dict[str, Any]]] = {
@@ -461,6 +470,21 @@ def test_keys_that_are_registered(app: Flask) -> None:
     other = sign({"iss": issuer, **of_kubernetes()}, EC)
     words = "not signed with a key of the trusted issuer"
     assert distrusted(service, ask(service, other), words)
+
+
+def test_registered_keys_are_those_of_the_issuer(app: Flask) -> None:
+    """Whoever signs with one of them in the client's own name does not sign in."""
+    make_resource_server(app)
+    issuer = "https://kubernetes.default.svc.cluster.local"
+    service = make_workload(app, issuer, jwks={"keys": [public(RSA)]})
+    keyed = KeyedParty(app, service.client_id, "", "", None, RSA, "RS256")
+    for client_id in (None, service.client_id):
+        answer = ask(service, keyed.assertion(), client_id=client_id)
+        assert refused(answer, "its iss is not the issuer that the client trusts")
+    with app.app_context():  # the near miss: without the issuer, they are its own
+        clients.change(audit.SYSTEM, service.client_id, {"trust_issuer": None})
+        db.session.commit()
+    assert ask(service, keyed.assertion()).status_code == 200
 
 
 def test_it_has_no_secret(app: Flask, platform: Platform, service: Service) -> None:
