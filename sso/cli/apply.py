@@ -356,7 +356,7 @@ def apply_command(
             for hashed in declared_accounts.hash_passwords(work.users):
                 if report:
                     report(hashed, len(work.users))
-    if not only_plan and (changes or work.users):
+    if not only_plan and (changes or work.users or work.clients):
         done = carry_out(content, work, prune, slow_passwords)
         db.session.commit()
         changes = done.changes()
@@ -413,15 +413,19 @@ def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) ->
     rows = stored_clients.detached([entry["client_id"] for entry in entries])
     for entry in sorted(entries, key=lambda entry: str(entry["client_id"])):  # the order of locking
         client_id = entry["client_id"]
+        client = rows.get(client_id)
+        # The operator takes over what somebody with limits has disabled; no change shows that.
+        takes_over = client and client.disabled_within_limits and entry.get("disabled")
         try:
-            change = _compare_client(entry, rows.get(client_id))
+            change = _compare_client(entry, client)
         except Invalid as error:
             errors += [f"clients {client_id}: {reason}" for reason in error.errors]
         except OperatorError as error:
             errors.append(f"clients {client_id}: {error}")
         else:
-            if change:
+            if change or takes_over:
                 work.clients.append(entry)
+            if change:
                 work.client_changes.append(change)
 
 

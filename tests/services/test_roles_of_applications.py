@@ -418,3 +418,38 @@ def test_who_disables_by_the_field_has_no_limits(app: Flask, wiki: str) -> None:
         db.session.commit()
         with pytest.raises(NotAllowed, match="more permissions"):
             clients.enable(by, wiki)
+
+
+@pytest.mark.parametrize(
+    ("line", "may"), [("", True), ("disabled = true\n", False), ("disabled = false\n", True)]
+)
+def test_who_disables_by_a_declaration_has_no_limits(
+    app: Flask, wiki: str, tmp_path: Path, line: str, may: bool
+) -> None:
+    file = tmp_path / "declared.toml"
+    file.write_text(f'format = 1\n[[clients]]\nclient_id = "{wiki}"\n{line}')
+    by, other = staff_of(app, "wiki-team"), staff_of(app, "all-apps")
+    with app.app_context():
+        clients.disable(by, wiki)
+        db.session.commit()
+
+    def apply(*options: str) -> str:
+        run = app.test_cli_runner().invoke(args=["apply", str(file), *options])
+        assert run.exit_code == 0, run.stderr
+        return run.stdout
+
+    def limited_role_may_enable() -> bool:
+        with app.app_context(), suppress(NotAllowed):
+            clients.enable(by, wiki)
+            return True
+        return False
+
+    apply("--plan")
+    assert limited_role_may_enable()  # not committed: a plan changes nothing
+    is_changed = line == "disabled = false\n"
+    assert ("Everything is as the file says." in apply()) is not is_changed
+    assert limited_role_may_enable() is may
+    assert "Everything is as the file says." in apply()  # once more
+    assert limited_role_may_enable() is may
+    with app.app_context():
+        clients.enable(other, wiki)
