@@ -259,3 +259,48 @@ def test_a_second_factor_under_way_does_not_survive_the_end_of_its_session(
             other.join()
         assert len(events(app, "stepped_up")) == before + (not ended)
         assert is_signed_in(thief) is not ended
+
+
+def test_a_permission_to_enrol_under_way_does_not_survive_another_address(
+    app: Flask, user: User, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A code was sent to an address that the thief reads; an operator sets the owner's own."""
+    thief = Browser(app)
+    thief.sign_in()
+    step = _first_factor(thief, mailbox)
+    change = ["user", "update", user.email, "--email", "dana@example.org"]
+    run = lambda: app.test_cli_runner().invoke(args=change)  # noqa: E731
+    other = in_between(monkeypatch, policy, "lock", run, after=False)
+    step()
+    other.join()
+    assert len(events(app, "user_changed")) == 1
+    assert events(app, "factor_added") == []
+
+
+@pytest.mark.parametrize(("form", "event"), [
+    ("email", "email_change_asked"),
+    ("password", "password_changed"),
+])  # fmt: skip
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_factor_that_becomes_too_old_while_the_password_is_checked(
+    app: Flask,
+    user: User,
+    mailbox: Mailbox,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    event: str,
+    is_late: bool,
+) -> None:
+    """The check may wait for others; the factor counts when the change is made."""
+    browser = Browser(app)
+    browser.sign_in()
+    confirm_by_code(browser, mailbox)
+    clock.stand_still()
+    enrol_totp(browser)
+    clock.move(minutes=14, seconds=58)
+    step = {"email": _email, "password": _password}[form](browser, mailbox)
+    wait = lambda: clock.move(seconds=1 + is_late)  # noqa: E731
+    in_between(monkeypatch, passwords, "verify", wait, after=True)
+    step()
+    assert len(events(app, event)) == (not is_late)

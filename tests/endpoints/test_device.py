@@ -323,8 +323,11 @@ def test_a_link_only_fills_the_code_in(
     assert "evil" not in browser.open(f"{PAGE}?user_code=evil").html
 
 
-def test_first_party_applications_ask_too(app: Flask, browser: Browser, user: User) -> None:
-    device = make_device(app, first_party=True)
+@pytest.mark.parametrize("confidential", [False, True])
+def test_first_party_applications_ask_too(
+    app: Flask, browser: Browser, user: User, confidential: bool
+) -> None:
+    device = make_device(app, confidential=confidential, first_party=True)
     for _ in range(2):  # and an earlier approval spares nobody the question
         device.ask()
         page = enter(browser, device.user_code)

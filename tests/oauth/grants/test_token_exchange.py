@@ -112,6 +112,18 @@ def test_a_scope_of_the_same_name_needs_that_of_the_subject_token(chain: Chain) 
     assert error_of(answer) == (400, "invalid_scope")
 
 
+def test_a_scope_that_the_subject_token_lost_counts_no_more(app: Flask, chain: Chain) -> None:
+    """The application may no longer read; so nobody may for it, at the next API, either."""
+    subject = chain.approve(scope="openid read write")["access_token"]
+    assert exchange(chain.docs, subject, resource=MAPS).get_json()["scope"] == "read draw"
+    with app.app_context():
+        clients.change(audit.SYSTEM, chain.books.client_id, {"apis": [f"{DOCS}=write", MAPS]})
+        db.session.commit()
+    assert exchange(chain.docs, subject, resource=MAPS).get_json()["scope"] == "draw"
+    answer = exchange(chain.docs, subject, resource=MAPS, scope="read")
+    assert error_of(answer) == (400, "invalid_scope")
+
+
 def test_at_the_same_api_the_scope_only_shrinks(app: Flask, chain: Chain) -> None:
     backend = make_backend(app, DOCS, DOCS)
     body = exchange(backend, chain.subject, resource=DOCS).get_json()
