@@ -268,6 +268,26 @@ def test_a_peer_that_trickles_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_tls_handshake_has_the_time_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy peer accepts connections at once, and answers later than one may connect."""
+    certificate = listeners.certificate(tmp_path, 10)
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    server.load_cert_chain(certificate)
+    client.load_verify_locations(certificate)
+
+    def handler(connection: socket.socket) -> None:
+        sleep(0.5)
+        with server.wrap_socket(connection, server_side=True) as secured:
+            sends(CLOSE)(secured)
+
+    monkeypatch.setattr(http_call, "CONNECT_SECONDS", 0.25)
+    with peer(handler) as port:
+        assert http_call.call("GET", f"https://127.0.0.1:{port}/", tls=client).status == 200
+
+
+@pytest.mark.slow
 def test_addresses_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four addresses have no more time together than the call has."""
     network = Network(*PUBLIC[:1] * 4)
