@@ -44,6 +44,7 @@ class Storage(ScimStorage):
         self.actor = api_tokens.actor_of(program, "scim")
         self.invites = api_tokens.allows(program, api_tokens.SCIM_INVITE)
         self.is_patch = False
+        self.says_active = True  # whether a PATCH of a user names `active`
         self.edit: MemberEdit | None = None  # the members of a group, in PUT and PATCH
         self.keeps_name = False  # of a group, in PATCH
         self._before: Any = None
@@ -141,6 +142,7 @@ class Storage(ScimStorage):
                     self._before,
                     resource,
                     is_patch=self.is_patch,
+                    says_active=self.says_active,
                     edits_of=self.schema.edits_of,
                 )
             )

@@ -100,9 +100,17 @@ def _made(fields: tuple[_Field, ...]) -> Schema:
             },
         },
     )
-    user: Any = resources.User[Union[resources.EnterpriseUser, extension]]  # noqa: UP007 (made at run time)
+    user: Any = resources.User[
+        Union[resources.EnterpriseUser, resources.Account, extension]  # noqa: UP007 (made at run time)
+    ]
     provider = ScimProvider(
-        models=[resources.User, resources.EnterpriseUser, extension, resources.Group],
+        models=[
+            resources.User,
+            resources.EnterpriseUser,
+            resources.Account,
+            extension,
+            resources.Group,
+        ],
         resource_types=[
             ResourceType.from_resource(user),
             ResourceType.from_resource(resources.Group),

@@ -1,6 +1,6 @@
 """The handler of SCIM requests: the library's, with limits, adapted to Entra ID and Okta."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -151,6 +151,7 @@ class Handler(ScimHandler):
     ) -> Resource[Any]:
         """Replace a resource; always store a group, as the library does not compare members."""
         if not _is_group(resource_type):
+            resources.keep_end(current, replacement)
             return super().replace_resource(resource_type, current, replacement, conditions)
         version = current.meta.version if current.meta else None
         replaced = self.service.apply_replacement(current, replacement, conditions)
@@ -168,6 +169,7 @@ class Handler(ScimHandler):
         """Patch a resource, without reading all members of a group."""
         self.storage.is_patch = True
         if not isinstance(patch_op, GroupPatch):
+            self.storage.says_active = any(map(_says_active, patch_op.operations or ()))
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
         other_operations = patch_op.other_operations
         self.storage.edit = patch_op.members
@@ -230,6 +232,18 @@ def _check_attributes(value: Any) -> None:
 def _renames(operation: "PatchOperation[Any]") -> bool:
     path = operation.path
     return path is None or str(path).casefold().endswith("displayname")
+
+
+def _says_active(operation: "PatchOperation[Any]") -> bool:
+    names = [str(operation.path or ""), *_names(operation.value)]
+    return any(name.casefold().rpartition(":")[2] == "active" for name in names)
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names in a value, also those within the URN of a schema."""
+    for name, member in value.items() if isinstance(value, dict) else ():
+        yield name
+        yield from _names(member)
 
 
 def _is_group(resource_type: ResourceType) -> bool:

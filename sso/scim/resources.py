@@ -1,11 +1,13 @@
 """Users and groups as SCIM resources, and their conversion to and from services."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from scim2_models import (
     URN,
     Address,
@@ -41,6 +43,7 @@ from scim2_models import User as StandardUser
 from scim2_models.resources.resource import AnyExtension
 
 from sso.audit import Actor
+from sso.flow import moments
 from sso.flow.profile_claims import CLAIMS
 from sso.models import Group as StoredGroup
 from sso.models import User as StoredUser
@@ -124,6 +127,27 @@ class EnterpriseUser(Extension):
     manager: Manager | None = None
 
 
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d", re.ASCII)
+
+
+class Account(Extension):
+    """What this server keeps of an account besides the schemas of RFC 7643."""
+
+    __schema__ = URN("urn:sso:params:scim:schemas:extension:account:2.0:User")
+
+    ends_at: datetime | None = Field(None, description="When the account ends.")
+
+    @field_validator("ends_at", mode="before")
+    @classmethod
+    def _date_time(cls, value: Any) -> Any:
+        """Refuse what is no dateTime (RFC 7643 §2.3.5): the model would take dates and numbers."""
+        if value is None or isinstance(value, datetime):
+            return value
+        if isinstance(value, str) and _DATE_TIME.match(value):
+            return value
+        raise ValueError("endsAt is no date and time such as 2027-01-31T18:00:00Z")
+
+
 class Member(ComplexAttribute):
     value: Annotated[str | None, Mutability.immutable, CaseExact.true] = None
     ref: Annotated[
@@ -168,19 +192,19 @@ POLICY = ScimPolicy(
     unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create,
 )
 PROVIDER = ScimProvider(
-    models=[User, EnterpriseUser, Group],
+    models=[User, EnterpriseUser, Account, Group],
     resource_types=[
-        ResourceType.from_resource(User[EnterpriseUser]),
+        ResourceType.from_resource(User[EnterpriseUser | Account]),
         ResourceType.from_resource(Group),
     ],
     config=CONFIG,
     policy=POLICY,
 )
-UserResource: Any = User[EnterpriseUser]
+UserResource: Any = User[EnterpriseUser | Account]
 
 
 EditsOf = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-_ENTERPRISE = str(EnterpriseUser.__schema__)
+_ENTERPRISE, _ACCOUNT = str(EnterpriseUser.__schema__), str(Account.__schema__)
 # The claims of attributes; those of `name` are apart.
 _PATHS = {claim.scim: claim.name for claim in CLAIMS.values() if claim.scim}
 _NAME_CLAIMS = {path[5:]: name for path, name in _PATHS.items() if path.startswith("name.")}
@@ -246,6 +270,7 @@ def user_document(
         "active": not user.is_disabled,
         **document,
         **more,
+        **({_ACCOUNT: {"endsAt": moments.text_of(user.ends_at)}} if user.ends_at else {}),
         "id": str(user.id),
         "externalId": user.external_id,
         "meta": meta(user),
@@ -279,6 +304,7 @@ def create_user(
         disabled=resource.active is False,
         claims={name: value for name, value in _claims(document).items() if value is not None},
         attributes=attributes,
+        ends_at=_end(document),
         is_invited=is_invited and resource.password is None and resource.active is not False,
         provisioned=_provisioned(document),
     )
@@ -291,14 +317,18 @@ def update_user(
     resource: Any,
     *,
     is_patch: bool,
+    says_active: bool = True,
     edits_of: EditsOf = _no_edits,
 ) -> StoredUser:
     """Update a user, who is locked, from a resource.
 
     If a client removes `active`, the user keeps the state, and `active` is hidden until it is set
-    again. Raises `Invalid` and `InvalidValueException`.
+    again. `says_active`: a client names it; otherwise another end decides whether the user is
+    active. Raises `Invalid` and `InvalidValueException`.
     """
     old_document, document = before.model_dump(), resource.model_dump()
+    end = None if _end(document) == _end(old_document) else _end(document)
+    is_left = resource.active is None or (end is not None and not says_active)
     email = _email(document)
     is_renamed = document["userName"] != old_document["userName"] and "@" in document["userName"]
     if is_renamed and email == user.email == old_document["userName"].casefold():
@@ -310,7 +340,7 @@ def update_user(
         email=email if has_moved else None,
         email_verified=True if has_moved else None,
         name=_name(document, old_document),
-        disabled=None if resource.active is None else not resource.active,
+        disabled=None if is_left else not resource.active,
         claims={
             name: value
             for name, value in _claims(document).items()
@@ -321,11 +351,21 @@ def update_user(
             for name, value in edits_of(document).items()
             if user.attributes.get(name) != value
         },
+        ends_at=end,
         provisioned=_provisioned(document, hides_active=is_patch and resource.active is None),
     )
     if resource.password is not None:
         credentials.set_password(actor, changed, resource.password)
     return changed
+
+
+def keep_end(current: Any, replacement: Any) -> None:
+    """Keep the end of an account in a PUT that does not name the schema: most directories know no
+    ends, and must not remove those that operators set.
+    """
+    named = {str(urn).casefold() for urn in replacement.schemas or ()}
+    if Account.__name__ not in replacement.model_fields_set and _ACCOUNT.casefold() not in named:
+        replacement[Account] = current[Account]
 
 
 def find_user(text: str, *, is_locked: bool) -> StoredUser | None:
@@ -356,6 +396,11 @@ def _email(document: Mapping[str, Any]) -> str:
     if not emails:
         raise InvalidValueException(detail="there is no email address; send one in emails")
     return str(_main(emails)["value"])
+
+
+def _end(document: Mapping[str, Any]) -> str:
+    """Return when the account ends; "" if never."""
+    return str((document.get(_ACCOUNT) or {}).get("endsAt") or "")
 
 
 def _name(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> str:

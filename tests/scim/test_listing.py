@@ -21,6 +21,7 @@ from tests.support.factories import make_user
 from tests.support.statements import watched
 
 BASE = "https://sso.example/api/auth/scim/v2"
+ACCOUNT = str(resources.Account.__schema__)
 DEFINED = {"level": "number", "ok": "boolean", "tags": "list", "plan": "string"}
 PLAIN = extension.schema_of([])
 WITH_ATTRIBUTES = extension.schema_of(
@@ -65,6 +66,7 @@ USERS = st.builds(
     user_name=st.none() | st.just("erin"), external_id=FEW, scim_attributes=st.none() | STORED,
     claims=CLAIMS, attributes=VALUES, created_at=MOMENTS, updated_at=MOMENTS,
     version=st.integers(1, 9), disabled_at=st.none() | MOMENTS,
+    ends_at=st.none() | MOMENTS.map(lambda moment: moment.replace(microsecond=0)),
     stored_groups=st.lists(st.sampled_from([*GROUPS, "gone"]), unique=True),
 )  # fmt: skip
 NAMES = (
@@ -72,6 +74,7 @@ NAMES = (
     *("meta.version", "groups", "groups.$ref", "groups.display", "externalId", "password", "x"),
     *("addresses", "schemas", ENTERPRISE, f"{ENTERPRISE}:manager.value", f"{USER}:title"),
     *(f"{ENTERPRISE}:department", str(SCHEMA), f"{SCHEMA}:level", "members", "members.value"),
+    *(ACCOUNT, f"{ACCOUNT}:endsAt"),
 )
 QUERIES = st.one_of(
     st.just({}),
