@@ -50,7 +50,7 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
 
 @each("document", DOCUMENTS)
 def test_commands_named_in_a_document_exist(document: Path) -> None:
-    named = re.findall(r"`flask ([a-z][a-z-]*)(?: ([a-z][a-z-]+))?", document.read_text())
+    named = re.findall(r"`flask ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]+))?", document.read_text())
     for name, command in named:
         assert name in GROUPS or name in COMMANDS or name in ENTRY_POINTS, name
         if name in GROUPS and command:

@@ -9,6 +9,7 @@ from sso import context
 from sso.cli import migration
 from sso.cli.commands import Failure, Group, named_texts, resolve
 from sso.cli.migration import Choices
+from sso.imports import auth0 as auth0_system
 from sso.imports import authelia as authelia_system
 from sso.imports import authentik as authentik_system
 from sso.imports import keycloak as keycloak_system
@@ -51,6 +52,27 @@ def keycloak(
         realm = keycloak_realm.read(paths, advance)
         here = _here(realm, rp_id, named_texts(providers, "provider"))
         return keycloak_system.system(paths, realm, answers, here, advance, MOST_METHODS)
+
+    migration.run(choices, paths, read)
+
+
+@group.command("auth0")
+@migration.options
+def auth0(choices: Choices, paths: tuple[Path, ...]) -> None:
+    """Take over clients of Auth0.
+
+    FILE is what the Management API answers to GET /api/v2/clients, or what the Deploy CLI exports
+    with --export_ids=true. People come from another export: see `user import auth0`. The command
+    can be repeated: it brings what changed there since, and does not overwrite what changed here.
+    """
+    if choices.issuer:
+        raise click.UsageError(
+            "--issuer: this server does not answer at the addresses of Auth0; change the issuer in "
+            "the applications"
+        )
+
+    def read(advance: Advance, answers: Answers) -> System:
+        return auth0_system.system(paths, answers, advance)
 
     migration.run(choices, paths, read)
 

@@ -120,6 +120,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                       "sso.cli.migrate:pocket_id"),
         "authentik": ("Take over clients, groups and people of authentik.",
                       "sso.cli.migrate:authentik"),
+        "auth0": ("Take over clients of Auth0.", "sso.cli.migrate:auth0"),
         "authelia": ("Take over clients, groups and people of Authelia.",
                      "sso.cli.migrate:authelia"),
         "rehearse": ("Say which requests in the access log of another server this one would "
@@ -144,7 +145,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     }),
     "user": ("Users, their sessions and second factors.", {
         "create": ("Create a user; asks for the password.", "sso.cli.users:create"),
-        "list": ("List users, oldest first.", "sso.cli.people:list_"),
+        "list": ("List users in the order of their email addresses.", "sso.cli.people:list_"),
         "show": ("Show a user.", "sso.cli.people:show"),
         "update": ("Change a user, and print what changed; an empty claim or attribute is "
                    "removed.",

@@ -17,7 +17,7 @@ from sso.flow import attributes
 from sso.flow.attributes import Party
 from sso.imports import authentik_clients, authentik_files, foreign_factors, reading
 from sso.imports.authentik_clients import SubMode
-from sso.imports.authentik_files import Entry, Kind, is_on, key_of, listed
+from sso.imports.authentik_files import Entry, Kind, key_of, listed
 from sso.imports.drafts import Answers
 from sso.imports.files import Advance, Scratch
 from sso.imports.findings import Fate, Finding
@@ -25,6 +25,7 @@ from sso.imports.foreign_factors import BROKEN_KEYS, MOST_PASSKEYS, OTHER_APPS, 
 from sso.imports.keycloak_credentials import MORE_APPS, ONLY_CODES
 from sso.imports.person import CODES, SHOWN, Factors, FileProblem, Person, mapping, text
 from sso.imports.system import System
+from sso.imports.yaml_files import is_on
 
 KIND = "authentik"
 MOST_GROUPS, MOST_CLIENTS = 20_000, 5_000

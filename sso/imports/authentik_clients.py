@@ -10,7 +10,7 @@ from sso.config.auth_methods import ANY_AUTH_METHOD, NO_AUTH_METHOD
 from sso.config.client_fields import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REFRESH_TOKEN
 from sso.config.urls import home_url_error
 from sso.flow.scopes import SCOPES
-from sso.imports.authentik_files import Entries, Entry, Kind, is_on, listed
+from sso.imports.authentik_files import Entries, Entry, Kind, listed
 from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
@@ -22,7 +22,7 @@ from sso.imports.drafts import (
 )
 from sso.imports.findings import Fate
 from sso.imports.person import mapping, text
-from sso.imports.yaml_files import Tagged
+from sso.imports.yaml_files import Tagged, is_on
 from sso.process.program import COMMAND
 
 IMPLICIT_CONSENT = "default-provider-authorization-implicit-consent"

@@ -15,7 +15,7 @@ from typing import Any
 from sso.imports import files, yaml_files
 from sso.imports.files import ITEM, Advance
 from sso.imports.person import FileProblem, mapping, text
-from sso.imports.yaml_files import Tagged, word
+from sso.imports.yaml_files import Tagged, is_on, word
 
 MOST_ENTRIES = 2_000_000
 _UNUSED = ("avatar", "groups_obj", "roles_obj", "users_obj", "policy_obj", "last_login")
@@ -136,20 +136,12 @@ def read(paths: Sequence[Path], advance: Advance) -> Entries:
     """Read files of any of the forms. Raises `FileProblem`."""
     entries = Entries()
     for path in paths:
-        if _is_json(path):
+        if files.is_json(path):
             _read_json(entries, path, advance)
         else:
             _read_blueprint(entries, path)
             advance(path.stat().st_size * 2)
     return entries
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-    except OSError as error:
-        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _read_json(entries: Entries, path: Path, advance: Advance) -> None:
@@ -183,7 +175,7 @@ def _read_blueprint(entries: Entries, path: Path) -> None:
     if "entries" not in content:
         raise FileProblem(f"{path} is no blueprint: it has no entries")
     labels = mapping(mapping(content.get("metadata")).get("labels"))
-    entries.is_whole |= yaml_files.is_on(labels.get("blueprints.goauthentik.io/generated"))
+    entries.is_whole |= is_on(labels.get("blueprints.goauthentik.io/generated"))
     for entry in map(mapping, _sections(content["entries"])):
         model, state = word(entry.get("model")).lower(), word(entry.get("state"))
         if state == "absent":
@@ -221,8 +213,3 @@ def listed(value: Any) -> list[Any]:
     if isinstance(value, list):
         return value
     return [] if value in (None, "") else [value]
-
-
-def is_on(value: Any) -> bool:
-    """Return whether a switch is on, in JSON or in YAML."""
-    return value is True or yaml_files.is_on(value)

@@ -154,7 +154,7 @@ class Draft:
         for uri in uris:
             whole = absolute(uri)
             has_scheme = bool(_scheme(whole))
-            if "*" in uri or "{{" in uri or not has_scheme:
+            if "*" in uri or "{" in uri or not has_scheme:
                 if not is_answered:
                     self._ask_uri(what, uri)
             elif error := registration_error(whole, is_public=is_public):
@@ -163,9 +163,25 @@ class Draft:
                 exact.append(whole)
         return list(dict.fromkeys(exact))
 
+    def note_origins(self, origins: Iterable[str], redirect_uris: Iterable[str]) -> None:
+        """Say which origins of pages may not call: those of redirect URIs may."""
+        allowed = {_origin(uri) for uri in redirect_uris}
+        for origin in origins:
+            if origin == "*":
+                self.note(
+                    Fate.CHANGED, "web origins",
+                    "any page could call; here, pages at the origins of its redirect URIs can",
+                )  # fmt: skip
+            elif origin.rstrip("/").lower() not in allowed:
+                self.note(
+                    Fate.NOT_TAKEN, "web origin",
+                    f"{origin[:200]}: pages at the origins of redirect URIs may call, no others",
+                    "register a redirect URI there if the application signs people in there",
+                )  # fmt: skip
+
     def _ask_uri(self, what: str, uri: str) -> None:
         why = "is relative, without a root URL"
-        if "*" in uri or "{{" in uri:
+        if "*" in uri or "{" in uri:
             why = "has a wildcard" if "*" in uri else "is a template"
         flag = f"--redirect-uri {self.client_id}=URI" if what == REDIRECT else (
             f"{COMMAND} client update {self.client_id} --add-post-logout-redirect-uri URI"
@@ -178,3 +194,8 @@ def _scheme(uri: str) -> str:
         return urlsplit(uri).scheme
     except ValueError:  # a host in brackets that is no address; `registration_error` says so
         return "?"
+
+
+def _origin(uri: str) -> str:
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}".lower()

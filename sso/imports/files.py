@@ -39,13 +39,22 @@ class _Source:
 
     def read(self, size: int) -> bytes:
         chunk = self._file.read(size)
-        if not self._is_begun:
+        if chunk and not self._is_begun:  # ijson reads nothing first, to see the type
             chunk, self._is_begun = chunk.removeprefix(_MARK), True
         self._advance(len(chunk))
         self.without_event += len(chunk)
         if self.without_event > LONGEST_ENTRY + size:
             raise FileProblem(f"it has a text of more than {LONGEST_ENTRY} bytes")
         return chunk
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file begins like a list or an object. Raises `FileProblem`."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1024).removeprefix(_MARK).lstrip()[:1] in (b"{", b"[")
+    except OSError as error:
+        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
 
 
 def entries(path: Path, places: Collection[Place], advance: Advance) -> Iterator[tuple[Place, Any]]:

@@ -19,6 +19,7 @@ from sso.imports.person import APPS, CODES, IDENTITIES, KEYS, Person, flag, mapp
 
 _AUTH0_PLACES: tuple[tuple[str | None, ...], ...] = ((), (ITEM,))
 _PREFIX = "auth0|"  # of ids in the export of users
+AUTH0_SUBJECTS = "auth0_user_id"  # the attribute for what Auth0's applications know people by
 
 
 def read_auth0(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
@@ -44,6 +45,8 @@ def _id_of_hash(entry: dict[str, Any]) -> str | None:
 def _auth0_person(entry: dict[str, Any], where: str, scratch: Scratch, roles: bool) -> Person:
     user_id = text(entry.get("user_id")) or _id_of_hash(entry) or ""
     person = Person(where, source_id=user_id.removeprefix(_PREFIX))
+    if user_id:
+        person.attributes[AUTH0_SUBJECTS] = user_id if "|" in user_id else _PREFIX + user_id
     person.email_verified = flag(entry.get("email_verified"))
     person.disabled = flag(entry.get("blocked"))
     person.take_claims(entry)

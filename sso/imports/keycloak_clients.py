@@ -271,7 +271,8 @@ class _Conversion:
             after += uris if uri == "+" else [uri.strip()] if uri.strip() not in ("", "-") else []
         after = self._exact(POST_LOGOUT, after, is_public, False)
         self._out.set("post_logout_redirect_uris", after)
-        self._origins({_origin(uri) for uri in uris})
+        origins = [origin for origin in texts(self._entry.get("webOrigins")) if origin != "+"]
+        self._out.note_origins(origins, uris)
         self._logout()
 
     def _exact(
@@ -286,21 +287,6 @@ class _Conversion:
         if url.startswith("/") and urlsplit(root).scheme in ("http", "https"):
             return root.rstrip("/") + url
         return url
-
-    def _origins(self, allowed: set[str]) -> None:
-        for origin in texts(self._entry.get("webOrigins")):
-            if origin == "*":
-                self._out.note(
-                    Fate.CHANGED,
-                    "web origins",
-                    "any page could call; here, pages at the origins of its redirect URIs can",
-                )
-            elif origin != "+" and origin.rstrip("/").lower() not in allowed:
-                self._out.note(
-                    Fate.NOT_TAKEN, "web origin",
-                    f"{origin[:200]}: pages at the origins of redirect URIs may call, no others",
-                    "register a redirect URI there if the application signs people in there",
-                )  # fmt: skip
 
     def _logout(self) -> None:
         url = self._attributes.get("backchannel.logout.url", "")
@@ -489,8 +475,3 @@ def _public_jwk(certificate: bytes) -> dict[str, Any]:
     if isinstance(key, EllipticCurvePublicKey):
         return dict(ECKey.import_key(pem).as_dict(private=False))
     raise ValueError("another kind of key")
-
-
-def _origin(uri: str) -> str:
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc}".lower()

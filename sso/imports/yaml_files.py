@@ -163,8 +163,8 @@ def word(value: Any) -> str:
 
 
 def is_on(value: Any) -> bool:
-    """Return whether a switch is on."""
-    return text(value).lower() in _TRUE
+    """Return whether a switch is on, in YAML or in JSON."""
+    return value is True or text(value).lower() in _TRUE
 
 
 def listed(value: Any) -> list[Any]:

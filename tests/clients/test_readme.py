@@ -318,6 +318,10 @@ NOT_RUN = {
         "tests/cli/test_migrate_authentik.py sets it",
     ".venv/bin/flask attribute define former_subject --type string --writer administrator":
         "tests/endpoints/test_former_subjects.py does it",
+    ".venv/bin/flask migrate auth0 clients.json --plan": "tests/cli/test_migrate_auth0.py runs it",
+    "umask 077": "of a tenant of Auth0; tests/cli/test_migrate_auth0.py reads such a file",
+    ".venv/bin/flask user import auth0 auth0.json --plan":
+        "tests/cli/test_migrate_auth0.py runs it",
     "bin/kc.sh export --realm acme --file realm.json": "of Keycloak",
     ".venv/bin/flask export realm.json --format keycloak --realm acme":
         "tests/cli/test_keycloak_export.py runs it",
