@@ -141,6 +141,11 @@ class User(Base):
         """Whether the user cannot sign in: disabled, or at the end of the account."""
         return self.disabled_at is not None or has_ended(self.ends_at)
 
+    @property
+    def is_only_ended(self) -> bool:
+        """Whether the account has ended, and nobody has disabled it."""
+        return is_only_ended(self.disabled_at, self.ends_at)
+
     def get_user_id(self) -> str:
         """Return the subject identifier; Authlib calls this on a resource owner."""
         return str(self.id)
@@ -149,6 +154,11 @@ class User(Base):
 def has_ended(ends_at: datetime | None) -> bool:
     """Return whether an end has been reached; it is the first moment without access."""
     return ends_at is not None and ends_at <= clock.now()
+
+
+def is_only_ended(disabled_at: datetime | None, ends_at: datetime | None) -> bool:
+    """Return whether an account has ended, and only the worker has disabled it, if anybody."""
+    return has_ended(ends_at) and disabled_at in (None, ends_at)
 
 
 def folded(name: str) -> str:

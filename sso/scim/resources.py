@@ -323,12 +323,13 @@ def update_user(
     """Update a user, who is locked, from a resource.
 
     If a client removes `active`, the user keeps the state, and `active` is hidden until it is set
-    again. `says_active`: a client names it; otherwise another end decides whether the user is
-    active. Raises `Invalid` and `InvalidValueException`.
+    again. `says_active`: a client names it; otherwise it is as before, or another end decides
+    whether the user is active. Raises `Invalid` and `InvalidValueException`.
     """
     old_document, document = before.model_dump(), resource.model_dump()
     end = None if _end(document) == _end(old_document) else _end(document)
-    is_left = resource.active is None or (end is not None and not says_active)
+    is_same = end is not None or resource.active == before.active
+    is_left = resource.active is None or (is_same and not says_active)
     email = _email(document)
     is_renamed = document["userName"] != old_document["userName"] and "@" in document["userName"]
     if is_renamed and email == user.email == old_document["userName"].casefold():

@@ -152,7 +152,7 @@ def update(
         raise LookupError(user_id)
     settle(actor, user)
     roles.require_reach(actor, user)
-    before = _whole(user)
+    before, had_only_ended = _whole(user), user.is_only_ended
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
     after = user.groups if members is None else members
@@ -183,7 +183,8 @@ def update(
     if disabled:
         identities.forget_bars(user.id)
     changes = differences.between(before, _whole(user))
-    take_effect(actor, [(user, changes)])
+    is_end_held = had_only_ended and user.is_disabled and not user.is_only_ended
+    take_effect(actor, [(user, changes)], disabled_after_end=[user] if is_end_held else [])
     db.session.flush()
     notes = memberships.without_effect(before["groups"]) if memberships else []
     return user, Outcome(changes, [f"groups: {note}" for note in notes])
@@ -243,10 +244,12 @@ def take_effect(
     actor: Actor,
     changed: Iterable[tuple[User, differences.Differences]],
     joined: Iterable[str] = (),
+    disabled_after_end: Iterable[User] = (),
 ) -> None:
     """End the access that changes take away, tell the users, and record the changes.
 
-    `joined`: groups of new users.
+    `joined`: groups of new users. `disabled_after_end`: users whose accounts had ended, and whom
+    somebody disables now. That is no change of `disabled`.
     """
     changed = [(user, changes) for user, changes in changed if changes]
     edits = {user.id: changes["groups"] for user, changes in changed if "groups" in changes}
@@ -262,6 +265,11 @@ def take_effect(
     named_groups.touch(edited.union(joined))
     losing = [user for user, _ in changed if user.id in edits and edits[user.id]["removed"]]
     revocation.end_lost_access(losing, clients.every() if losing else ())
+    for user in disabled_after_end:
+        # The worker, which may not have seen to the end yet, does so no more.
+        revocation.everything_of_user(user.id, "user_disabled")
+        api_tokens.end_of(actor, [user.id], "owner_disabled")
+        audit.event(Event.USER_DISABLED, by=actor.by, user=user.id)
     for user, changes in changed:
         # Also if the user is enabled: the worker may not have seen to an end yet.
         if "disabled" in changes:
@@ -401,13 +409,17 @@ def switch(
     *,
     within_limits: bool = False,
 ) -> None:
-    """Set the fields that depend on the email address, and those that are on or off."""
+    """Set the fields that depend on the email address, and those that are on or off.
+
+    A user whose account has only ended is disabled as one who is enabled: a later end does not
+    let the user in.
+    """
     if user.email != before["email"]:
         user.email_changed_at = None  # an operator vouches for it
         user.email_verified = False
     if email_verified is not None:
         user.email_verified = email_verified
-    if disabled is not None and disabled != user.is_disabled:
+    if disabled is not None and (disabled != user.is_disabled or (disabled and user.is_only_ended)):
         users.set_disabled(user, disabled, within_limits=within_limits)
     elif disabled and not within_limits:
         user.disabled_within_limits = False  # only somebody without limits may enable the user now

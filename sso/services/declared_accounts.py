@@ -59,8 +59,8 @@ class Declaration:
 class Planned:
     """What a declaration does. `user`: the new state, in no session; `row`: the old one, if any.
 
-    Without `changes`, a user whom a directory or somebody with limits has disabled is now disabled
-    by the operator, too.
+    Without `changes`, a user whom a directory, somebody with limits or an end has disabled is now
+    disabled by the operator, too.
     """
 
     declaration: Declaration
@@ -75,6 +75,12 @@ class Planned:
         """Whether somebody with limits has disabled the user, and now the operator does."""
         is_limited = self.row is not None and self.row.disabled_within_limits
         return is_limited and bool(self.declaration.disabled)
+
+    @property
+    def is_disabled_after_end(self) -> bool:
+        """Whether the account had ended, and now the operator disables it."""
+        had_only_ended = self.row is not None and self.row.is_only_ended
+        return had_only_ended and self.user.is_disabled and not self.user.is_only_ended
 
     @property
     def is_admin_lost(self) -> bool:
@@ -155,10 +161,10 @@ def plan(
         except Invalid as error:
             plan.errors.append((declaration.email, [str(message) for message in error.errors]))
             continue
-        is_held = row is not None and (row.id in barred or row.disabled_within_limits)
-        takes_over = is_held and declaration.disabled
-        if row is not None and not takes_over and _is_as_declared(row, declaration):
-            continue
+        if row is not None and _is_as_declared(row, declaration):
+            by_others = row.id in barred or row.disabled_within_limits or row.is_only_ended
+            if not (by_others and _declared_disabled(declaration, row)):
+                continue
         before = (earlier or {}).get(declaration)
         if before and before.row == row and (row is None or row.email == before.user.email):
             planned = before
@@ -197,7 +203,7 @@ def _has_same_fields(row: DeclaredFields, declaration: Declaration) -> bool:
         and declaration.user_id in (None, row.id)
         and declaration.name in (None, row.name)
         and declaration.email_verified in (None, row.email_verified)
-        and _declared_disabled(declaration, row.ends_at) in (None, row.is_disabled)
+        and _declared_disabled(declaration, row) in (None, row.is_disabled)
         and (groups is None or _declared_groups(declaration) == row.groups)
         and _are_same_ends(declaration, row)
         and (claims is None or _without_none(claims) == row.claims)
@@ -249,11 +255,16 @@ def _is_same_end(text: str | None, end: datetime | None) -> bool:
         return False
 
 
-def _declared_disabled(declaration: Declaration, end: datetime | None) -> bool | None:
-    """Return whether the user is declared to be disabled; one whose declared end has passed is."""
-    if declaration.disabled is False and has_ended(end) and _is_same_end(declaration.ends_at, end):
-        return True
-    return declaration.disabled
+def _declared_disabled(declaration: Declaration, row: DeclaredFields) -> bool | None:
+    """Return whether the user is declared to be disabled; `None` if that stays as it is.
+
+    After an end, nobody is enabled by a declaration that keeps the end. And one that names it, as
+    an export does, says by `disabled` only what follows from it.
+    """
+    if not has_ended(row.ends_at) or not _is_same_end(declaration.ends_at, row.ends_at):
+        return declaration.disabled
+    follows = row.is_only_ended and declaration.ends_at is not None
+    return None if follows or not declaration.disabled else True
 
 
 def _without_none(claims: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,7 +321,7 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
         may_have_ended=bool(declaration.disabled),
         owner_of=roster.owner_of,
     )
-    is_disabled = _declared_disabled(declaration, row.ends_at)
+    is_disabled = _declared_disabled(declaration, row)
     accounts.switch(user, before, declaration.email_verified, is_disabled)
     return Planned(declaration, user, row, differences.between(before, accounts.described(user)))
 
@@ -362,15 +373,17 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
         person = {"email": entry.user.email, "name": entry.user.name}
         audit.event(Event.USER_CREATED, person, by=actor.by, user=entry.user.id, what=what)
     # In the order of the plan: a user may take an address that another user gives up.
-    values = [_changed_values(entry) for entry in changed if entry.changes or entry.takes_over]
-    users.change_all(values)
+    values = [_changed_values(entry) for entry in changed]
+    users.change_all([row for row in values if len(row) > 1])  # not only an id
     users.insert_all(rows)
     password_hashes.note_foreign_hashes({entry.method for entry in new if entry.method})
     for entry in changed:
         if entry.declaration.disabled:
             identities.forget_bars(entry.user.id)
     joined = {name for entry in new for name in entry.user.groups}
-    accounts.take_effect(actor, [(entry.user, entry.changes) for entry in changed], joined)
+    disabled = [entry.user for entry in changed if entry.is_disabled_after_end]
+    changes = [(entry.user, entry.changes) for entry in changed]
+    accounts.take_effect(actor, changes, joined, disabled_after_end=disabled)
     for mails_of_kind in mails:
         notifications.queue_all(mails_of_kind)
 
@@ -385,7 +398,8 @@ _ENDS = ("group_ends", "group_ends_told", "groups_due_at")
 def _changed_values(entry: Planned) -> dict[str, Any]:
     user = entry.user
     values: dict[str, Any] = {"id": user.id}
-    if entry.takes_over:
+    if entry.takes_over or entry.is_disabled_after_end:
+        values["disabled_at"] = user.disabled_at
         values["disabled_within_limits"] = user.disabled_within_limits
     columns = {
         "email": ("email", "email_verified", "email_changed_at"),

@@ -26,7 +26,7 @@ from sso.database.dialects import begins
 from sso.extensions import db
 from sso.flow import group_ends
 from sso.models import Identity, User
-from sso.models.users import folded, has_ended
+from sso.models.users import folded, has_ended, is_only_ended
 from sso.store import groups, prepared, scim_resources
 from sso.store.lists import MOST_MATCHES, Match, Order, rows_with, update_returning, write_one
 
@@ -211,6 +211,11 @@ class DeclaredFields(NamedTuple):
         """See `User.is_disabled`."""
         return self.disabled_at is not None or has_ended(self.ends_at)
 
+    @property
+    def is_only_ended(self) -> bool:
+        """See `User.is_only_ended`."""
+        return is_only_ended(self.disabled_at, self.ends_at)
+
 
 _DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
 
@@ -273,10 +278,14 @@ def set_disabled(
     end of the account, which tells the same about that. To enable a user removes an end that has
     passed. `within_limits`: somebody does so whose permission has limits.
     """
+    is_first = user.disabled_at is None or user.is_only_ended
     user.disabled_within_limits = (
-        is_disabled and within_limits and (user.disabled_at is None or user.disabled_within_limits)
+        is_disabled and within_limits and (is_first or user.disabled_within_limits)
     )
-    user.disabled_at = (at or clock.now()) if is_disabled else None
+    moment = at or clock.now()
+    if at is None and moment == user.ends_at:
+        moment -= timedelta.resolution  # it would look like the end
+    user.disabled_at = moment if is_disabled else None
     if directory:
         directory.barred_at = user.disabled_at
     elif not is_disabled and has_ended(user.ends_at):

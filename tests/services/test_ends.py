@@ -15,13 +15,13 @@ from sso.extensions import db
 from sso.flow import moments
 from sso.models import Identity, User
 from sso.scim import filters
-from sso.services import accounts, api_tokens, ends, identities
+from sso.services import accounts, api_tokens, declared_accounts, ends, identities
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import scim_resources, users
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
-from tests.scim.conftest import Provisioner
+from tests.scim.conftest import USER, Provisioner, make_token
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMINS, sign_in_staff
 from tests.support.ends import row, work
@@ -204,6 +204,95 @@ def test_who_was_disabled_before_the_end_stays_disabled(
     assert work(app) == 0
     set_end(app, user, "")
     assert row(app, user).is_disabled
+
+
+def _declare(user: User, **more: Any) -> declared_accounts.Plan:
+    plan = declared_accounts.plan([declared_accounts.Declaration(email=user.email, **more)])
+    declared_accounts.carry_out(OLGA, plan.planned)
+    return plan
+
+
+@pytest.mark.parametrize("worked", [False, True])
+@pytest.mark.parametrize(
+    "disable",
+    [
+        lambda user: accounts.update(OLGA, user.id, disabled=True),
+        lambda user: accounts.update(OLGA, user.id, disabled=True, ends_at=""),
+        lambda user: accounts.update(OLGA, user.id, disabled=True, ends_at="2030-01-01"),
+        lambda user: _declare(user, disabled=True),
+        lambda user: _declare(user, disabled=True, name="Else"),
+        lambda user: _declare(user, disabled=True, ends_at=""),
+        lambda user: _declare(user, disabled=True, ends_at="2030-01-01"),
+    ],
+)
+def test_who_is_disabled_after_the_end_is_signed_out_and_stays_disabled(
+    app: Flask, clock: Clock, end: datetime, worked: bool, disable: Callable[[User], object]
+) -> None:
+    """Also if the worker has not seen to the end: it does so no more."""
+    clock.time = end - timedelta(hours=1)
+    user, browser = make_user(app), Browser(app)
+    browser.sign_in()
+    set_end(app, user, end)
+    clock.time = end
+    if worked:
+        work(app)
+    clock.move(seconds=1)
+    with app.app_context():
+        disable(user)
+        db.session.commit()
+    assert [one.get("operator") for one in events(app, "user_disabled")][worked:] == ["olga"]
+    assert len(events(app, "session_ended")) == 1
+    assert work(app) == 0
+    with app.app_context():  # already so
+        assert not _declare(user, disabled=True).planned
+        accounts.update(OLGA, user.id, disabled=True)
+        db.session.commit()
+    assert len(events(app, "user_disabled")) == 1 + worked
+    set_end(app, user, "2030-12-31")
+    assert row(app, user).is_disabled
+
+
+@pytest.mark.parametrize("worked", [False, True])
+@pytest.mark.parametrize("disabled", [None, False, True])
+def test_a_declaration_that_names_the_end_disables_nobody_else(
+    app: Flask, clock: Clock, end: datetime, worked: bool, disabled: bool | None
+) -> None:
+    """An export has `disabled = true` of those whose account has ended."""
+    user = make_user(app)
+    set_end(app, user, end)
+    clock.time = end
+    if worked:
+        work(app)
+    before = row(app, user)
+    with app.app_context():
+        text = moments.text_of(end)
+        assert not _declare(user, disabled=disabled, ends_at=text).planned
+        assert _declare(user, disabled=disabled, ends_at=text, name="Else").planned
+        db.session.commit()
+    after = row(app, user)
+    assert (after.name, after.disabled_at) == ("Else", before.disabled_at)
+    set_end(app, user, "2030-12-31")
+    assert not row(app, user).is_disabled
+
+
+@pytest.mark.parametrize(("says", "is_held"), [(True, True), (False, False)])
+def test_a_program_that_says_nothing_of_active_does_not_disable(
+    app: Flask, clock: Clock, end: datetime, says: bool, is_held: bool
+) -> None:
+    user = make_user(app)
+    set_end(app, user, end)
+    clock.time = end
+    scim = Provisioner(app, make_token(app, "scim:write"))
+    if says:
+        document = {"schemas": [USER], "userName": user.email, "displayName": "Else"}
+        answer = scim("PUT", f"/Users/{user.id}", {**document, "active": False})
+    else:
+        operation = {"op": "replace", "path": "displayName", "value": "Else"}
+        answer = scim.patch(f"/Users/{user.id}", operation)
+    assert answer.status_code == 200, answer.text
+    assert row(app, user).name == "Else"
+    set_end(app, user, "2030-12-31")
+    assert row(app, user).is_disabled is is_held
 
 
 def test_an_end_that_has_passed_may_stay(app: Flask, clock: Clock, end: datetime) -> None:

@@ -19,6 +19,7 @@ from sso.audit import Actor
 from sso.config.settings import load_settings
 from sso.errors import NotAllowed
 from sso.extensions import db
+from sso.flow import moments
 from sso.flow.attributes import Party
 from sso.flow.permissions import (
     LIMITABLE,
@@ -574,3 +575,55 @@ def test_who_disables_by_a_declaration_or_a_field_has_no_limits(
             ).planned
             == []
         )
+
+
+def disable_it(user: User, *, disabled: bool) -> None:
+    act = accounts.disable if disabled else accounts.enable
+    act(Actor("olga"), loaded(user))
+    db.session.commit()
+
+
+@pytest.mark.parametrize("change", [declare_it, set_field, disable_it])
+@pytest.mark.parametrize("is_worked", [False, True])
+@pytest.mark.parametrize("seconds", [-1, 0, 1])
+def test_whom_somebody_disables_after_the_end_is_not_only_ended(
+    app: Flask, clock: Clock, change: Callable[..., None], is_worked: bool, seconds: int
+) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    clock.stand_still()
+    end = clock.time + timedelta(days=1)
+    with app.app_context():
+        accounts.update(Actor("olga"), dana.id, ends_at=moments.text_of(end))
+        db.session.commit()
+        clock.time = end + timedelta(seconds=seconds)
+        if is_worked:
+            accounts.end_due(audit.SYSTEM)
+            db.session.commit()
+        change(dana, disabled=True)
+        clock.time = end + timedelta(seconds=1)
+        for text in ("", "2030-01-01"):
+            accounts.update(by, dana.id, ends_at=text)
+            assert loaded(dana).is_disabled
+            with pytest.raises(NotAllowed, match="more permissions"):
+                accounts.enable(by, loaded(dana))
+            db.session.rollback()
+        change(dana, disabled=False)
+        assert loaded(dana).is_disabled is (change is declare_it)  # which does not undo an end
+
+
+@pytest.mark.parametrize("is_worked", [False, True])
+def test_a_limited_role_enables_whom_it_disabled_after_the_end(
+    app: Flask, clock: Clock, is_worked: bool
+) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        accounts.update(Actor("olga"), dana.id, ends_at="2026-12-01")
+        db.session.commit()
+        clock.move(days=20)
+        if is_worked:
+            accounts.end_due(audit.SYSTEM)
+            db.session.commit()
+        accounts.disable(by, loaded(dana))
+        db.session.commit()
+        accounts.enable(by, loaded(dana))
+        assert not loaded(dana).is_disabled
