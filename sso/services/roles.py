@@ -140,16 +140,23 @@ def is_limited(actor: Actor) -> bool:
     return bool(actor.needs) and not any(map(actor.may, actor.needs))
 
 
-def require_may_enable(actor: Actor, thing: User | Client) -> None:
-    """Raise `NotAllowed` if somebody without limits has disabled this, and the actor has limits.
+def may_enable(actor: Actor, thing: User | Client) -> bool:
+    """Return whether the actor, who manages this, may enable it: not if somebody without limits has
+    disabled it, and the actor has limits.
 
     The end of an account is a field as others, which those who manage the person may change.
     """
-    if not is_limited(actor) or thing.disabled_at is None or thing.disabled_within_limits:
-        return
-    if isinstance(thing, User) and thing.disabled_at == thing.ends_at:
-        return
-    raise NotAllowed(_DISABLED_BY_OTHERS)
+    service = "accounts.enable" if isinstance(thing, User) else "clients.enable"
+    has_no_limits = any(map(actor.may, permissions.SERVICES[service] or ()))
+    if has_no_limits or thing.disabled_at is None or thing.disabled_within_limits:
+        return True
+    return isinstance(thing, User) and thing.is_only_ended
+
+
+def require_may_enable(actor: Actor, thing: User | Client) -> None:
+    """Raise `NotAllowed` unless the actor may enable this (see `may_enable`)."""
+    if not may_enable(actor, thing):
+        raise NotAllowed(_DISABLED_BY_OTHERS)
 
 
 def may_help(actor: Actor, user: User) -> bool:

@@ -39,8 +39,9 @@ class Action(Generic[T]):
 
     `question`: a text, which may use the variables of the resource, or a function. `done`: the
     message on the next page. `run`: the service call. `needs`: the permissions of which one is
-    needed, besides that for the page. `applies`: False if the action does not apply now. `ends`:
-    the access that it ends. `version`: the state that the page shows, as text; `run` receives the
+    needed, besides that for the page. `applies`: False if the action does not apply now.
+    `is_allowed`: False if the service would refuse it; then there is no button. `ends`: the access
+    that it ends. `version`: the state that the page shows, as text; `run` receives the
     version on which the decision was based. `sends_mail`: `run` returns False if no email is sent.
     `is_removal`: the next page is the list.
     """
@@ -50,6 +51,7 @@ class Action(Generic[T]):
     done: str
     run: Callable[..., Any]
     applies: Callable[[T], bool] = lambda _: True
+    is_allowed: Callable[[Actor, T], bool] = lambda _actor, _item: True
     ends: Sequence[str] = ()
     warnings: Callable[[T], Iterable[str]] = lambda _: ()
     version: Callable[[T], str] | None = None
@@ -122,7 +124,11 @@ class Resource(Generic[T]):
         }
 
     def buttons(self, item: T, endpoint: str) -> list["Button"]:
-        """Return the buttons for the offered actions, which this endpoint carries out."""
+        """Return the buttons for the offered actions, which this endpoint carries out.
+
+        Those that the service would refuse have none.
+        """
+        actor = access.staff().actor
         return [
             Button(
                 action.label,
@@ -131,6 +137,7 @@ class Resource(Generic[T]):
                 action.is_danger,
             )
             for name, action in self.offered(item).items()
+            if action.is_allowed(actor, item)
         ]
 
     def url(self, item: T) -> str:

@@ -36,7 +36,7 @@ from sso.models.clients import api_entry
 from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
 from sso.presets.preset_file import Block, Note, Preset
-from sso.services import agent_identity, checks, clients, preset_clients
+from sso.services import agent_identity, checks, clients, preset_clients, roles
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import apis, client_work, grants
@@ -50,7 +50,7 @@ _ENDS = (
     N_("All access and refresh tokens of this application, for everyone"),
     N_("Sign-ins through it that are under way"),
 )
-APPLICATION = Resource(
+APPLICATION: Resource[Client] = Resource(
     section="applications",
     page="application",
     query=lambda client: {"id": client.client_id},
@@ -84,6 +84,7 @@ APPLICATION = Resource(
             done=N_("The application was enabled."),
             run=lambda actor, client: clients.enable(actor, client.client_id),
             applies=lambda client: client.disabled_at is not None,
+            is_allowed=roles.may_enable,
         ),
         "delete": Action(
             label=N_("Delete the application"),

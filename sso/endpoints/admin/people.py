@@ -115,6 +115,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The account was enabled."),
         run=accounts.enable,
         applies=lambda user: user.is_disabled,
+        is_allowed=roles.may_enable,
         needs=permissions.WRITE_PEOPLE,
     ),
     "delete": Action(

@@ -16,16 +16,24 @@ from flask import Flask
 from sso import clock
 from sso.audit import Actor
 from sso.extensions import db
+from sso.flow import moments
 from sso.flow.permissions import LIMITABLE, Permission
 from sso.models import User
-from sso.services import group_editing
+from sso.services import accounts, group_editing
 from sso.store import named_groups, users
 from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
 from tests.endpoints.admin.test_permissions import LINKS, PAGES, admitted, answers  # noqa: F401  # fixture
 from tests.endpoints.test_pictures import photo
 from tests.support.actors import BASE, Page
-from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.administration import (
+    ADMIN,
+    ADMINS,
+    HELPDESK,
+    StaffBrowser,
+    sign_in_staff,
+    staff_of,
+)
 from tests.support.factories import make_user
 
 pytestmark = pytest.mark.slow
@@ -38,8 +46,8 @@ def settings(app: Flask, clock: Clock) -> Iterator[None]:
     before = app.extensions["sso.settings"]
     app.extensions["sso.settings"] = replace(
         before,
-        admin_roles="hr=people-write groups, readers=people-read, teams=groups, support="
-        "people-support",
+        admin_roles="hr=people-write groups, all-hr=people-write, readers=people-read, "
+        "teams=groups, support=people-support",
         admin_role_groups="hr=paris, hr=lyon, readers=paris, teams=paris, support=paris",
     )
     yield
@@ -198,6 +206,42 @@ def test_several_at_once(app: Flask, hr: StaffBrowser, task: str) -> None:
         assert page.status == 200
         after = ["paris", "secret", "lyon"] if task == "add" else ["secret"]
         assert groups_of(app, paula) == after
+
+
+@pytest.mark.parametrize(
+    ("disabled_by", "visitor", "is_shown"),
+    [
+        ("hr", "hr", True),
+        ("ends", "hr", True),
+        ("all-hr", "hr", False),
+        (ADMINS, "hr", False),
+        ("all-hr", "all-hr", True),
+        ("hr", "all-hr", True),
+        ("all-hr", ADMINS, True),
+    ],
+)
+def test_the_button_that_enables(
+    app: Flask, clock: Clock, disabled_by: str, visitor: str, is_shown: bool
+) -> None:
+    """It is left out where the service refuses; the form, if it is sent, says so."""
+    dana = make_user(app, groups=["paris"])
+    browser = sign_in_staff(app, "visitor@staff.example", visitor)
+    with app.app_context():
+        if disabled_by == "ends":
+            end = clock.time + timedelta(seconds=1)
+            accounts.update(Actor("olga"), dana.id, ends_at=moments.text_of(end))
+        else:
+            accounts.disable(staff_of(app, disabled_by), users.find(dana.id) or dana)
+        db.session.commit()
+    clock.move(seconds=2)
+    page = browser.open(f"{ADMIN}/person?id={dana.id}")
+    assert ("do=enable" in page.html) is is_shown
+    assert "do=delete" in page.html
+    browser.open(f"{ADMIN}/person/act?id={dana.id}&do=enable")
+    page = browser.send()
+    assert ("Somebody with more permissions than you" in page.html) is not is_shown
+    with app.app_context():
+        assert (users.find(dana.id) or dana).is_disabled is not is_shown
 
 
 def test_a_group_page(app: Flask, hr: StaffBrowser) -> None:

@@ -26,7 +26,7 @@ from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
 from tests.endpoints.admin.test_permissions import LINKS, PAGES, admitted, answers  # noqa: F401  # fixture
 from tests.support.actors import BASE, ORIGIN
-from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
+from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff, staff_of
 from tests.support.factories import make_api, make_client, make_user
 
 pytestmark = pytest.mark.slow
@@ -429,3 +429,32 @@ def test_the_helpdesk_links_to_no_other_application(app: Flask, team: StaffBrows
     html = team.open(f"{ADMIN}/person?id={dana.id}").html
     assert MARK in html  # those who see people see what they use
     assert f"application?id={outside.client_id}" not in html
+
+
+@pytest.mark.parametrize(
+    ("disabled_by", "visitor", "is_shown"),
+    [
+        ("wiki-team", "wiki-team", True),
+        (None, "wiki-team", False),  # at the command line
+        (None, "sso-administrators", True),
+        ("wiki-team", "sso-administrators", True),
+    ],
+)
+def test_the_button_that_enables(
+    app: Flask, wiki: str, disabled_by: str | None, visitor: str, is_shown: bool
+) -> None:
+    """It is left out where the service refuses; the form, if it is sent, says so."""
+    browser = sign_in_staff(app, "visitor@staff.example", visitor)
+    with app.app_context():
+        clients.disable(staff_of(app, disabled_by) if disabled_by else Actor("olga"), wiki)
+        db.session.commit()
+    page = browser.open(f"{ADMIN}/application?id={wiki}")
+    assert page.status == 200
+    assert ("do=enable" in page.html) is is_shown
+    browser.open(f"{ADMIN}/application/act?id={wiki}&do=enable")
+    page = browser.send()
+    assert ("Somebody with more permissions than you" in page.html) is not is_shown
+    with app.app_context():
+        client = stored_clients.find(wiki)
+        assert client
+        assert (client.disabled_at is not None) is not is_shown
