@@ -49,8 +49,8 @@ def emails(result: Result) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ((), list(PEOPLE)),
-        (("--search", "EXAMPLE.COM"), list(PEOPLE)[:3]),
+        ((), sorted(PEOPLE)),
+        (("--search", "EXAMPLE.COM"), sorted(set(PEOPLE) - {"erin@example.org"})),
         (("--search", "demo"), ["dana@example.com"]),
         (("--search", "%"), ["x100%@example.com"]),
         (("--search", "_"), ["under_score@example.com"]),
@@ -74,7 +74,7 @@ def test_a_list_that_is_cut_says_so(run: Any, people: dict[str, str]) -> None:
     for options in ((), ("--json",)):
         cut = run("user", "list", "--limit", "3", *options)
         assert "there are more" in cut.stderr
-        assert "erin@example.org" not in cut.stdout
+        assert max(PEOPLE) not in cut.stdout
         assert run("user", "list", "--limit", "4", *options).stderr == ""
 
 
