@@ -240,7 +240,18 @@ def party_of(actor: Actor, groups: Collection[str]) -> Party | None:
 
 def writable(party: Party | None, by_name: Mapping[str, Definition]) -> list[Definition]:
     """Return the definitions whose values a party may change, by name."""
-    return [entry for entry in by_name.values() if attributes.may_write(entry, party)]
+    return [entry for entry in by_name.values() if _may_write(entry, party)]
+
+
+def _may_write(definition: Definition, party: Party | None) -> bool:
+    """Return whether a party may change values of an attribute.
+
+    Those that applications know people by are changed at the command line alone: somebody who
+    manages a few people could become anybody else at the application.
+    """
+    if not attributes.may_write(definition, party):
+        return False
+    return party != Party.ADMINISTRATOR or not _with_subjects(definition.name)
 
 
 def readable(user: User, party: Party, by_name: Mapping[str, Definition]) -> list[tuple[str, Any]]:
@@ -271,7 +282,7 @@ def value_errors(
         if definition is None:
             if name in after:
                 errors.append(Message("there is no attribute %(name)s", name=repr(str(name)[:100])))
-        elif not attributes.may_write(definition, party):
+        elif not _may_write(definition, party):
             errors.append(Message("the attribute %(name)s cannot be changed here", name=repr(name)))
         elif name in after and (error := attributes.value_error(definition, after[name])):
             errors.append(error)
@@ -318,8 +329,9 @@ def unknown_in(entries: Sequence[str], before: Sequence[str]) -> list[Message]:
 def subject_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> list[Message]:
     """Return why a client cannot have its attribute of subjects.
 
-    The person who changes such a value becomes somebody else in the application. So only operators
-    and administrators may change it. `before`: the client's metadata until now.
+    The person who changes such a value becomes somebody else in the application. So nobody else
+    than administrators may write it, and not even they while an application uses it. `before`: the
+    client's metadata until now.
     """
     name = metadata.get("subject_attribute")
     if not name:

@@ -148,3 +148,24 @@ def test_the_attribute_stays_as_long_as_an_application_needs_it(
         clients.change(OLGA, books.client_id, {"subject_attribute": None})
         attributes.change(OLGA, "former_subject", {}, lists=writers)
         attributes.delete(OLGA, "former_subject")
+
+
+def test_who_manages_people_does_not_make_them_somebody_else(
+    app: Flask, books: RelyingParty, user: User
+) -> None:
+    """Not even with all permissions: these may be limited to a few people."""
+    admin = make_user(app, "admin@example.com")
+    actor = audit.Actor(admin.email, user_id=admin.id)
+    with app.app_context():
+        for value in ("somebody else", None):
+            with pytest.raises(Invalid, match="cannot be changed here"):
+                accounts.update(actor, user.id, attributes={"former_subject": value})
+            db.session.rollback()
+        with pytest.raises(Invalid, match="cannot be changed here"):
+            accounts.create(
+                actor, email="new@example.com", name="New", attributes={"former_subject": UID}
+            )
+        db.session.rollback()
+        clients.change(OLGA, books.client_id, {"subject_attribute": None})
+        accounts.update(actor, user.id, attributes={"former_subject": "free"})
+        assert db.session.get_one(User, user.id).attributes == {"former_subject": "free"}

@@ -473,7 +473,7 @@ def test_keys_that_are_registered(app: Flask) -> None:
 
 
 def test_registered_keys_are_those_of_the_issuer(app: Flask) -> None:
-    """Whoever signs with one of them in the client's own name does not sign in."""
+    """A program that signs with one of them in the client's own name is refused."""
     make_resource_server(app)
     issuer = "https://kubernetes.default.svc.cluster.local"
     service = make_workload(app, issuer, jwks={"keys": [public(RSA)]})
