@@ -36,14 +36,16 @@ logger = logging.getLogger("sso.server")
 ARRIVAL = 15.0  # seconds for a whole request, its head and its body together
 SENDING = 20.0  # seconds for the client to take each piece of an answer
 MOMENT = 0.01  # seconds for the next request over a kept connection
-LINGER = 1.0  # seconds for a client to close after the last answer
+LINGER = 1.0  # seconds for a client to close, or to send more, after the last answer
 STOPPING = 2.0  # seconds for a request over an idle connection while the worker stops
 SMALL = 16 * 1024  # bytes that any waiting connection may have in memory
 MOST_LARGE = 48  # connections with more than that
 MOST_LARGE_BYTES = 24 * 1024 * 1024  # of all these together
 _MOST_READ = 64 * 1024  # bytes at once
 _MOST_UNSENT = 1024 * 1024  # bytes of an answer that the loop keeps; a thread waits with more
-_MOST_DRAINED = 2 * concurrency.MAX_BODY
+# Bytes of a request that was refused by its length. A client that is reset while it sends does not
+# see the answer, and a proxy reports that the server is away.
+_MOST_DRAINED = 2 * concurrency.MAX_UPLOAD
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = "408 Request Timeout"
 _FULL = "503 Service Unavailable"
@@ -152,6 +154,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             event, seconds = selectors.EVENT_WRITE, SENDING
         elif client.is_last:
             seconds = LINGER
+            client.drained_by = client.drained_by or monotonic() + ARRIVAL
         else:
             idle = (self.cfg.keepalive or ARRIVAL) if self.alive else STOPPING
             seconds = ARRIVAL if client.arrival.data else idle
@@ -192,6 +195,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             client.drain()
             if client.is_gone:
                 self._next(conn)
+            elif self.alive:
+                client.deadline = min(monotonic() + LINGER, client.drained_by)
         else:
             self._collect(conn)
 
@@ -283,6 +288,7 @@ class ClientSocket:
         self.arrival = Arrival()
         self.unsent = b""
         self.deadline = 0.0  # of the current wait in the loop
+        self.drained_by = 0.0  # when the last wait ends, whatever is still sent
         self.is_cut = False  # the parser wanted more than there was
         self.is_last = False  # no more requests will be read
         self.is_gone = False  # the connection is broken, or has been closed by the client

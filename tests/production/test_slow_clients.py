@@ -305,5 +305,31 @@ def test_a_body_that_is_refused_does_not_become_a_request(server: Server) -> Non
             assert read_all(one).count(b"HTTP/1.1 ") == 1
 
 
+def test_the_answer_to_a_picture_that_is_too_long_is_read(server: Server) -> None:
+    """A proxy, and a browser, sends all of it before it looks for an answer."""
+    size = concurrency.MAX_UPLOAD + 1
+    head = b"POST /api/auth/account/picture HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    pieces = 16
+    with ExitStack() as stack:
+        client = connect(server, stack)
+        client.sendall(head % size)
+        for _ in range(pieces):
+            time.sleep(2 * gunicorn_worker.LINGER / pieces)
+            client.sendall(b"x" * (size // pieces))
+        assert read_all(client).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_refused_body_is_not_read_for_ever(server: Server) -> None:
+    with ExitStack() as stack:
+        client = connect(server, stack)
+        client.sendall(TOKEN + FORM + b"Content-Length: 300000\r\n\r\n")
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            while time.monotonic() - began < DEADLINE + 10:
+                client.sendall(b"x")
+                time.sleep(0.2)
+        assert time.monotonic() - began > gunicorn_worker.LINGER
+
+
 def test_the_threads_are_as_many_as_the_test_takes() -> None:
     assert MANY > concurrency.MAX_CONCURRENT + concurrency.MAX_DELAYED

@@ -130,7 +130,7 @@ def test_a_body_that_breaks_off_is_refused(server: Server) -> None:
 def test_uploads(server: Server, path: str, size: int, status: int) -> None:
     head = b'--x\r\nContent-Disposition: form-data; name="picture"; filename="a"\r\n\r\n'
     end = b"\r\n--x--\r\n"
-    with suppress(requests.ConnectionError):  # refused before all of it was sent
+    with suppress(requests.ConnectionError):  # granian closes before all of it was sent
         answer = requests.post(
             f"{server.base_url}/{path}",
             data=(head + b"&" * (size - len(head) - len(end)) + end),
@@ -142,7 +142,7 @@ def test_uploads(server: Server, path: str, size: int, status: int) -> None:
         if status == 400:  # read whole: the form comes without a cookie
             assert "cookie" in answer.text
         return
-    assert status == 413
+    assert (status, server.kind) == (413, "granian")
 
 
 def test_chunks(server: Server) -> None:
