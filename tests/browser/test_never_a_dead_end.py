@@ -75,7 +75,7 @@ def without_cookies(playwright: Playwright, tmp_path: Path) -> Iterator[Page]:
     settings.parent.mkdir()
     settings.write_text(json.dumps({"profile": {"default_content_setting_values": {"cookies": 2}}}))
     context = playwright.chromium.launch_persistent_context(
-        tmp_path, executable_path=chromium(), args=CHROMIUM_ARGUMENTS
+        tmp_path, executable_path=chromium(whole=True), args=CHROMIUM_ARGUMENTS
     )
     yield context.new_page()
     context.close()
@@ -117,8 +117,8 @@ def test_a_page_left_open(
     fill(page)
     if hours < 24:
         # Playwright's routes see no redirects: nobody answers at the address it ends at.
-        page.get_by_role("button", name="Allow").click()
-        page.wait_for_url(f"{client.redirect_uri}?code=**")
+        with page.expect_request(f"{client.redirect_uri}?code=**"):
+            page.get_by_role("button", name="Allow").click()
     else:
         expect(page.get_by_role("heading")).to_have_text("Please start again")
         press(page.get_by_role("link", name="Back to Books"))

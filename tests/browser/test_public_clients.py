@@ -187,7 +187,7 @@ def test_back_to_a_program_by_its_own_scheme(
     )
     context = playwright.chromium.launch_persistent_context(
         tmp_path / "profile",
-        executable_path=chromium(),
+        executable_path=chromium(whole=True),
         args=CHROMIUM_ARGUMENTS,
         java_script_enabled=scripts,
         env={**os.environ, "PATH": f"{opener.parent}:{os.environ['PATH']}"},

@@ -271,6 +271,11 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def chromium() -> str:
-    """The path of Debian's Chromium."""
-    return require("Chromium", shutil.which("chromium"))
+def chromium(whole: bool = False) -> str:
+    """The path of Debian's Chromium; without EXHAUSTIVE=1 the one without windows.
+
+    That has the same engine and takes a third of the time for a page, but it has no preferences.
+    """
+    wants_whole = whole or bool(os.environ.get("EXHAUSTIVE"))
+    without_windows = None if wants_whole else shutil.which("chromium-headless-shell")
+    return require("Chromium", without_windows or shutil.which("chromium"))
