@@ -66,7 +66,7 @@ INTERNALS: dict[str, dict[str, str]] = {
 # Attributes of libraries' objects that are documented as settable.
 DOCUMENTED = {
     "MAX_IMAGE_PIXELS",  # Pillow
-    *("autocommit", "prepare_threshold"),  # psycopg
+    *("autocommit", "prepare_threshold", "itersize"),  # psycopg
     *("buffer_text", "CharacterDataHandler", "EndElementHandler", "ProcessingInstructionHandler"),
     *("StartDoctypeDeclHandler", "StartElementHandler", "XmlDeclHandler"),  # xml.parsers.expat
     *("check_hostname", "verify_mode"),  # ssl

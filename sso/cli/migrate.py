@@ -15,6 +15,7 @@ from sso.imports import authentik as authentik_system
 from sso.imports import keycloak as keycloak_system
 from sso.imports import keycloak_realm
 from sso.imports import pocket_id as pocket_id_system
+from sso.imports.databases import Source
 from sso.imports.drafts import Answers
 from sso.imports.files import Advance
 from sso.imports.keycloak_credentials import Here
@@ -116,27 +117,30 @@ def authentik(choices: Choices, paths: tuple[Path, ...]) -> None:
 
 
 @group.command("pocket-id")
-@migration.options
+@migration.database_options
 @click.option(
     "--rp-id", metavar="HOST",
     help="The host name of Pocket ID, to which its passkeys are bound; they are taken if this "
     "server has the same.",
 )  # fmt: skip
-def pocket_id(choices: Choices, paths: tuple[Path, ...], rp_id: str | None) -> None:
+def pocket_id(choices: Choices, database: Source, rp_id: str | None) -> None:
     """Take over clients, groups and people of Pocket ID.
 
-    FILE is its SQLite database. The command can be repeated: it brings what changed there since,
-    and does not overwrite what changed here.
+    FILE is its SQLite database, URL that of PostgreSQL, or env:NAME if it has a password. The
+    command can be repeated: it brings what changed there since, and does not overwrite what
+    changed here.
     """
-    own = passkeys.rp_id().lower()
-    has_same_host = bool(own) and (rp_id or "").lower() == own
 
     def read(advance: Advance, answers: Answers) -> System:
-        if len(paths) > 1:
-            raise Failure("Pocket ID has one database: name one file")
-        return pocket_id_system.system(paths[0], answers, advance, has_same_host)
+        return pocket_id_system.system(database, answers, advance, _is_own_host(rp_id))
 
-    migration.run(choices, paths, read)
+    migration.run(choices, [database], read)
+
+
+def _is_own_host(rp_id: str | None) -> bool:
+    """Return whether passkeys of a relying party work here."""
+    own = passkeys.rp_id().lower()
+    return bool(own) and (rp_id or "").lower() == own
 
 
 def _here(realm: Realm, rp_id: str | None, providers: Mapping[str, str]) -> Here:

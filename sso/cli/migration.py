@@ -28,6 +28,8 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.flow import own_claims
 from sso.flow.attributes import MOST as MOST_DEFINITIONS
+from sso.imports import databases
+from sso.imports.databases import Source
 from sso.imports.drafts import Answers, Draft
 from sso.imports.files import Advance
 from sso.imports.findings import Fate, Finding
@@ -127,7 +129,16 @@ class Migration:
 
 
 def options(command: Any) -> Any:
-    """Add the options that all systems share; the command gets them as `Choices`."""
+    """Add files and the options that all systems share, which the command gets as `Choices`."""
+    return _FILES(_with_choices(command))
+
+
+def database_options(command: Any) -> Any:
+    """Add a database, which the command gets as `database`, and the same options."""
+    return _DATABASE(_with_choices(command))
+
+
+def _with_choices(command: Any) -> Any:
 
     @wraps(command)
     def with_choices(**values: Any) -> Any:
@@ -139,11 +150,25 @@ def options(command: Any) -> Any:
     return with_choices
 
 
+class _Source(click.ParamType[Any]):
+    """A file of SQLite, or a URL of PostgreSQL, which `env:NAME` keeps out of the arguments."""
+
+    name = "source"
+
+    def convert(self, value: Any, _parameter: Any, _context: Any) -> Source:
+        try:
+            is_reference = str(value).startswith("env:")
+            return databases.parsed(resolve(value) if is_reference else str(value))
+        except FileProblem as error:
+            raise Failure(str(error)) from None
+
+
+_FILES = click.argument(
+    "paths", metavar="FILE…", type=click.Path(path_type=Path, dir_okay=False), nargs=-1,
+    required=True,
+)  # fmt: skip
+_DATABASE = click.argument("database", metavar="FILE|URL", type=_Source())
 _OPTIONS: Sequence[Any] = (
-    click.argument(
-        "paths", metavar="FILE…", type=click.Path(path_type=Path, dir_okay=False), nargs=-1,
-        required=True,
-    ),
     click.option("--plan", "is_plan", is_flag=True, help="Print the report; change nothing."),
     click.option(
         "--redirect-uri", "redirect_uris", metavar="CLIENT=URI", multiple=True,
@@ -182,13 +207,14 @@ _OPTIONS: Sequence[Any] = (
 
 
 def run(
-    choices: Choices, paths: Sequence[Path], read: Callable[[Advance, Answers], System]
+    choices: Choices, sources: Sequence[Source], read: Callable[[Advance, Answers], System]
 ) -> None:
     """Read a system, compare it with what is here, and take it over unless it is a plan.
 
     `read` raises `FileProblem`.
     """
     answers = choices.answers()
+    paths = [source for source in sources if isinstance(source, Path)]
     _require_files(paths)
     problem = None
     with quiet_terminal(always=True), progress_bar("Reading", choices.as_json) as show:
@@ -244,7 +270,7 @@ def _require_clients(system: System, answers: Answers) -> None:
 
 
 def _advance(paths: Sequence[Path], show: Any) -> Advance:
-    total = sum(path.stat().st_size for path in paths) * 2
+    total = sum(path.stat().st_size for path in paths) * 2 or None
 
     def advance(done: int) -> None:
         if show:

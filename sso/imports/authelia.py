@@ -23,8 +23,8 @@ from sso.imports.drafts import Answers
 from sso.imports.files import Advance, Scratch
 from sso.imports.findings import Fate, Finding
 from sso.imports.foreign_factors import BROKEN_KEYS, MOST_PASSKEYS, OTHER_APPS, OTHER_HOST
+from sso.imports.foreign_tables import Database
 from sso.imports.person import APPS, KEYS, SHOWN, Factors, FileProblem, Person, mapping, text
-from sso.imports.sqlite_files import Database
 from sso.imports.system import System
 from sso.imports.yaml_files import is_on, listed, word
 

@@ -1,4 +1,4 @@
-"""Pocket ID, as the input of a migration: its SQLite database.
+"""Pocket ID, as the input of a migration: its database, in SQLite or PostgreSQL.
 
 People have no passwords there, only passkeys, which are bound to its host name.
 """
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sso.config import client_urls
@@ -17,7 +16,8 @@ from sso.config.client_fields import AUTHORIZATION_CODE, REFRESH_TOKEN
 from sso.config.urls import home_url_error
 from sso.flow import attributes, own_claims
 from sso.flow.scopes import ALL_CLAIMS
-from sso.imports import foreign_factors, reading, sqlite_files
+from sso.imports import databases, foreign_factors, foreign_tables, reading
+from sso.imports.databases import Source
 from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
@@ -30,14 +30,14 @@ from sso.imports.drafts import (
 from sso.imports.files import Advance, Scratch
 from sso.imports.findings import Fate, Finding
 from sso.imports.foreign_factors import BROKEN_KEYS, MOST_PASSKEYS, OTHER_HOST
+from sso.imports.foreign_tables import Database, Reference, Row
 from sso.imports.keycloak_mappers import attribute_name
 from sso.imports.person import SHOWN, Factors, FileProblem, Person, flag, mapping, text, texts
-from sso.imports.sqlite_files import Database
 from sso.imports.system import System
 from sso.process.program import COMMAND
 
 KIND = "pocket-id"
-MOST_GROUPS, MOST_CLIENTS = 20_000, 5_000
+MOST_GROUPS, MOST_CLIENTS, MOST_ALLOWED, MOST_CLAIMS = 20_000, 5_000, 100_000, 10_000
 ADMINISTRATORS = "administer Pocket ID: give them a group that may administer this server"
 NO_FACTOR = 'without a passkey that is taken: they set a password by "Forgot your password?"'
 _LONGEST_JSON = 20_000  # characters
@@ -55,32 +55,43 @@ _USER = (
 _SCOPE = "openid profile email groups offline_access"
 
 
+_PEOPLE = Reference("users", _USER, "id")
+# What belongs to a person.
+_OF_PERSON = {
+    "groups": Reference("user_groups_users", ("user_id", "user_group_id"), "user_id"),
+    "claims": Reference("custom_claims", ("key", "value", "user_id"), "user_id"),
+    "passkeys": Reference(
+        "webauthn_credentials", ("name", "credential_id", "public_key", "transport", "user_id"),
+        "user_id",
+    ),
+    "consents": Reference(
+        "user_authorized_oidc_clients", ("scope", "user_id", "client_id"), "user_id"
+    ),
+}  # fmt: skip
+
+
 @dataclass
 class _Read:
-    """What the database has, apart from its people. Of those, by ID."""
+    """What the database has, apart from its people."""
 
-    clients: list[dict[str, Any]] = field(default_factory=list)
+    clients: list[Row] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)  # names by ID
-    members: dict[str, list[str]] = field(default_factory=dict)  # IDs of groups
     allowed: dict[str, list[str]] = field(default_factory=dict)  # names of groups by client
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)  # of people and of groups
-    passkeys: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    consents: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)  # of groups, by ID
+    claim_names: set[str] = field(default_factory=set)  # also of people
     are_verified: bool = False  # all email addresses, before each had a flag
     people: int = 0
     has_directory: bool = False
     others: list[str] = field(default_factory=list)  # tables of what is not taken
 
 
-def system(path: Path, answers: Answers, advance: Advance, has_same_host: bool) -> System:
+def system(source: Source, answers: Answers, advance: Advance, has_same_host: bool) -> System:
     """Read the database. Raises `FileProblem`. `has_same_host`: its passkeys work here."""
-    if not sqlite_files.is_database(path):
-        raise FileProblem(f"{path} is no SQLite database")
-    with sqlite_files.opened(path) as database:
-        stored = _read(path, database)
-    advance(path.stat().st_size * 2)
-    names = sorted({name for claims in stored.claims.values() for name in claims})
-    by_claim, findings = _claims(names)
+    with databases.opened(source) as database:
+        databases.require_tables(source, database, "Pocket ID", *_TABLES)
+        stored = _read(database)
+    databases.has_been_read(source, advance)
+    by_claim, findings = _claims(sorted(stored.claim_names))
     drafts = [_draft(stored, entry, answers, by_claim) for entry in stored.clients]
     return System(
         kind=KIND,
@@ -89,7 +100,7 @@ def system(path: Path, answers: Answers, advance: Advance, has_same_host: bool) 
         drafts=drafts,
         client_ids={draft.client_id for draft in drafts},
         groups=list(dict.fromkeys(stored.groups.values())),
-        people=lambda counts: _people(path, stored, has_same_host, counts),
+        people=lambda counts: _people(source, stored, has_same_host, counts),
         definitions=[
             {"name": attribute, "title": claim[:60], "type": attributes.STRING,
              "writers": [attributes.Party.ADMINISTRATOR]}
@@ -99,37 +110,18 @@ def system(path: Path, answers: Answers, advance: Advance, has_same_host: bool) 
     )  # fmt: skip
 
 
-def _read(path: Path, database: Database) -> _Read:
-    if lacking := [name for name in _TABLES if name not in database.columns]:
-        raise FileProblem(f"{path} is no database of Pocket ID: it has no table {lacking[0]}")
+def _read(database: Database) -> _Read:
     stored = _Read()
-    for row in database.rows("user_groups", ("id", "name")):
+    for row in database.few("user_groups", ("id", "name"), MOST_GROUPS, "groups"):
         stored.groups[text(row.get("id"))] = text(row.get("name"))
-        _bound(path, len(stored.groups), MOST_GROUPS, "groups")
-    for row in database.rows("user_groups_users", ("user_id", "user_group_id")):
-        group_id = text(row.get("user_group_id"))
-        if stored.groups.get(group_id):
-            stored.members.setdefault(text(row.get("user_id")), []).append(group_id)
-    for row in database.rows("oidc_clients", _CLIENT):
-        stored.clients.append(row)
-        _bound(path, len(stored.clients), MOST_CLIENTS, "clients")
+    stored.clients = database.few("oidc_clients", _CLIENT, MOST_CLIENTS, "clients")
     of_allowed = ("oidc_client_id", "user_group_id")
-    for row in database.rows("oidc_clients_allowed_user_groups", of_allowed):
+    table = "oidc_clients_allowed_user_groups"
+    for row in database.few(table, of_allowed, MOST_ALLOWED, "groups of clients"):
         name = stored.groups.get(text(row.get("user_group_id")))
         if name:
             stored.allowed.setdefault(text(row.get("oidc_client_id")), []).append(name)
-    for row in database.rows("custom_claims", ("key", "value", "user_id", "user_group_id")):
-        owner = text(row.get("user_id")) or text(row.get("user_group_id"))
-        if owner and (name := text(row.get("key"))):
-            stored.claims.setdefault(owner, {})[name] = text(row.get("value"))
-    of_keys = ("name", "credential_id", "public_key", "transport", "user_id")
-    for row in database.rows("webauthn_credentials", of_keys):
-        stored.passkeys.setdefault(text(row.get("user_id")), []).append(row)
-    for row in database.rows("user_authorized_oidc_clients", ("scope", "user_id", "client_id")):
-        client_id = text(row.get("client_id"))
-        if client_id.isprintable():
-            by_client = stored.consents.setdefault(text(row.get("user_id")), {})
-            by_client[client_id] = text(row.get("scope")).split()
+    _read_claims(database, stored)
     for table in ("app_config_variables", "application_configuration_variables"):
         for row in database.rows(table, ("key", "value")):
             is_flag = text(row.get("key")) == "emailsVerified"
@@ -144,9 +136,18 @@ def _read(path: Path, database: Database) -> _Read:
     return stored
 
 
-def _bound(path: Path, number: int, most: int, things: str) -> None:
-    if number > most:
-        raise FileProblem(f"{path} has more than {most} {things}")
+def _read_claims(database: Database, stored: _Read) -> None:
+    of_groups = 0
+    for row in database.rows("custom_claims", ("key", "value", "user_id", "user_group_id")):
+        group_id, name = text(row.get("user_group_id")), text(row.get("key"))
+        if not name:
+            continue
+        stored.claim_names.add(name)
+        if group_id and not text(row.get("user_id")):
+            stored.claims.setdefault(group_id, {})[name] = text(row.get("value"))
+            of_groups += 1
+        if of_groups > MOST_CLAIMS or len(stored.claim_names) > MOST_CLAIMS:
+            raise FileProblem(f"{database.origin} has more than {MOST_CLAIMS} custom claims")
 
 
 def _claims(names: Iterable[str]) -> tuple[dict[str, str], list[Finding]]:
@@ -263,12 +264,13 @@ def _take_groups(draft: Draft, stored: _Read, entry: Mapping[str, Any]) -> None:
 
 
 def _people(
-    path: Path, stored: _Read, has_same_host: bool, counts: Counter[str]
+    source: Source, stored: _Read, has_same_host: bool, counts: Counter[str]
 ) -> Iterator[Person]:
-    with closing(Scratch()) as scratch, sqlite_files.opened(path) as database:
-        for row in database.rows("users", _USER):
+    with closing(Scratch()) as scratch, databases.opened(source) as database:
+        for row, others in foreign_tables.joined(database, _PEOPLE, _OF_PERSON):
             counts[ADMINISTRATORS] += flag(row.get("is_admin"))
-            person = _person(row, stored, has_same_host)
+            person = _person(row, others, stored)
+            _take_factors(person, others, has_same_host)
             if person.refused is None:
                 person.refused = reading.finished(person, KIND, scratch)
             counts[NO_FACTOR] += person.refused is None and not person.factors.passkeys
@@ -276,9 +278,9 @@ def _people(
             yield person
 
 
-def _person(row: Mapping[str, Any], stored: _Read, has_same_host: bool) -> Person:
-    user_id, username = text(row.get("id")), text(row.get("username"))
-    person = Person(f"user {username[:SHOWN]}", source_id=user_id)
+def _person(row: Row, others: Mapping[str, list[Row]], stored: _Read) -> Person:
+    username = text(row.get("username"))
+    person = Person(f"user {username[:SHOWN]}", source_id=text(row.get("id")))
     person.email_verified = flag(row.get("email_verified", stored.are_verified))
     person.disabled = flag(row.get("disabled"))
     person.take_claims({
@@ -286,23 +288,29 @@ def _person(row: Mapping[str, Any], stored: _Read, has_same_host: bool) -> Perso
         "preferred_username": username, "locale": row.get("locale"),
     })  # fmt: skip
     person.take_names(text(row.get("display_name")), email=row.get("email"), username=username)
-    group_ids = stored.members.get(user_id, [])
+    group_ids = [text(member.get("user_group_id")) for member in others["groups"]]
+    group_ids = [group_id for group_id in group_ids if stored.groups.get(group_id)]
     person.groups = [stored.groups[group_id] for group_id in group_ids]
     claims: dict[str, str] = {}
-    for owner in (*group_ids, user_id):  # their own claims win
-        claims |= stored.claims.get(owner, {})
+    for group_id in group_ids:
+        claims |= stored.claims.get(group_id, {})
+    for claim in others["claims"]:  # their own claims win
+        claims[text(claim.get("key"))] = text(claim.get("value"))
     for name, value in claims.items():
         if value.startswith(("{", "[")):
             person.lost.append(_CLAIM_JSON)
         elif (attribute := attribute_name(name)) and name not in ALL_CLAIMS:
             person.attributes[attribute] = value
-    _take_factors(person, user_id, stored, has_same_host)
     return person
 
 
-def _take_factors(person: Person, user_id: str, stored: _Read, has_same_host: bool) -> None:
-    person.factors = factors = Factors(consents=stored.consents.get(user_id, {}))
-    for row in stored.passkeys.get(user_id, ()):
+def _take_factors(person: Person, others: Mapping[str, list[Row]], has_same_host: bool) -> None:
+    person.factors = factors = Factors()
+    for row in others["consents"]:
+        client_id, scope = text(row.get("client_id")), row.get("scope")
+        if client_id.isprintable():  # newer versions have a list
+            factors.consents[client_id] = texts(_json(scope)) or text(scope).split()
+    for row in others["passkeys"]:
         if not has_same_host:
             person.lost.append(OTHER_HOST)
             continue

@@ -17,8 +17,9 @@ from sso.models import Attribute, Client, Consent, Passkey, User
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, RelyingParty, claims_of
 from tests.support.authenticator import Authenticator
+from tests.support.databases import create_database
 from tests.support.each import each
-from tests.support.pocket_id import DANA, SECRET, STAFF, client, user, write
+from tests.support.pocket_id import DANA, SECRET, STAFF, client, user, write, write_postgresql
 from tests.support.second_factors import sign_in_by_passkey
 
 Run = Callable[..., Any]
@@ -38,7 +39,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 @pytest.fixture
 def migrate(app: Flask, tmp_path: Path) -> Run:
-    def run(path: Path | None = None, *options: str, code: int = 0, **rows: Any) -> Any:
+    def run(path: Path | str | None = None, *options: str, code: int = 0, **rows: Any) -> Any:
         database = path or write(tmp_path / "pocket-id.db", **rows)
         done = app.test_cli_runner().invoke(
             args=["migrate", "pocket-id", str(database), "--json", *options]
@@ -196,6 +197,63 @@ def test_people(app: Flask, migrate: Run) -> None:
     assert [line for line in lines(report) if line[1] in ("LDAP", "api keys")] == [
         ("not_taken", "LDAP", ""), ("not_taken", "api keys", ""),
     ]  # fmt: skip
+
+
+def test_the_same_from_postgresql(
+    app: Flask, migrate: Run, tmp_path: Path, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its columns have other types. The URL may come from the environment."""
+    others = ["00000000-0000-4000-8000-00000000000" + digit for digit in "9ab"]
+    database: dict[str, Any] = {
+        **PEOPLE,
+        "users": [
+            user("dana", DANA, is_admin=1), user("erin", others[0], display_name="Эрин 李"),
+            user("fay", others[1], disabled=1), user("gus", others[2], email_verified=0),
+        ],
+        "user_groups_users": [
+            {"user_id": user_id, "user_group_id": STAFF} for user_id in (others[2], DANA)
+        ],
+        "oidc_clients": [
+            client("wiki", logout_callback_urls=b'["https://wiki.example.com/bye"]'),
+            client("spa", is_public=1, secret=None, is_group_restricted=1),
+        ],
+        "custom_claims": [
+            {"key": "costCenter", "value": "7", "user_group_id": STAFF},
+            {"key": "costCenter", "value": "42", "user_id": others[0]},
+        ],
+        "webauthn_credentials": [
+            {"name": "k", "credential_id": b"\x00\xffid", "public_key": b"\x00\xffkey",
+             "transport": b'["usb"]', "user_id": others[1]},
+        ],
+        "user_authorized_oidc_clients": [
+            {"scope": "openid email", "user_id": DANA, "client_id": "wiki"},
+        ],
+        "api_keys": [{"id": "1"}],
+    }  # fmt: skip
+    name = create_database(postgresql_url, "pocket_id", "template0")
+    monkeypatch.setenv("POCKET_ID", write_postgresql(name, **database))
+    report = migrate("env:POCKET_ID", *RP, "--plan")
+    path = write(tmp_path / "same", **database)
+    assert report == migrate(path, *RP, "--plan")
+    assert report["people"]["factors"] == {"passkeys and security keys": 1, "consents": 1}
+    migrate("env:POCKET_ID", *RP)
+    again = migrate(path, *RP)
+    assert (again["people"]["imported"], again["people"]["updates"]) == (0, {})
+    assert set(again["clients"].values()) == {"same"}
+    [dana] = [person for person in rows(app, User) if person.name == "Dana Doe"]
+    assert (dana.groups, dana.attributes) == (["staff"], {"cost_center": "7"})
+    [consent] = rows(app, Consent)
+    assert (consent.client_id, consent.scope) == ("wiki", "openid email")
+
+
+def test_databases_that_cannot_be_opened(app: Flask, migrate: Run, postgresql_url: str) -> None:
+    assert "give the path of an SQLite file" in migrate("mysql://dana:pa55@host/db", code=1)
+    for url in ("postgresql://dana:pa55@host:x/db", "postgresql://127.0.0.1:1/db?password=pa55"):
+        said = migrate(url, code=1)
+        assert "pa55" not in said
+        assert "cannot be read" in said
+    url = create_database(postgresql_url, "not_pocket_id", "template0").replace("+psycopg", "")
+    assert "no table users" in migrate(url, code=1)
 
 
 @each("value, is_verified", {"on": ("true", True), "off": ("false", False)}.values())

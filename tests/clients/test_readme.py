@@ -310,6 +310,8 @@ NOT_RUN = {
         "tests/cli/test_migrate_authelia.py runs it",
     ".venv/bin/flask migrate pocket-id pocket-id.db --rp-id id.example.com --plan":
         "tests/cli/test_migrate_pocket_id.py runs it",
+    'export POCKET_ID="postgresql://reader:…@db.example.com/pocketid"':
+        "tests/cli/test_migrate_pocket_id.py sets it",
     ".venv/bin/flask migrate authentik authentik.json --issuer https://auth.example.com --plan":
         "tests/cli/test_migrate_authentik.py runs it",
     'tables="authentik_core_user authentik_core_group authentik_core_user_ak_groups':

@@ -1,11 +1,13 @@
 """Databases of Pocket ID, as its version 2 has them, cut down to what is looked at."""
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import bcrypt
+import psycopg
 
 DANA = "3f1d2c4e-1111-4000-8000-000000000001"
 STAFF = "9f1d2c4e-2222-4000-8000-000000000002"
@@ -59,3 +61,44 @@ def write(path: Path, without: tuple[str, ...] = (), /, **rows: list[dict[str, A
                 names, marks = ", ".join(entry), ", ".join(f":{name}" for name in entry)
                 file.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", entry)
     return path
+
+
+_OF_POSTGRESQL = {
+    **dict.fromkeys(("users.id", "user_groups.id"), "UUID"),
+    **dict.fromkeys(("user_groups_users.user_id", "webauthn_credentials.user_id"), "UUID"),
+    **dict.fromkeys(("custom_claims.user_id", "user_authorized_oidc_clients.user_id"), "UUID"),
+    **dict.fromkeys(("webauthn_credentials.credential_id",), "BYTEA"),
+    **dict.fromkeys(("webauthn_credentials.public_key",), "BYTEA"),
+    "user_authorized_oidc_clients.scope": "JSONB",
+    "users.is_admin": "BOOLEAN",
+}
+
+
+def write_postgresql(url: str, **rows: list[dict[str, Any]]) -> str:
+    """Write the same into an empty database of PostgreSQL, with its types; gives its URL."""
+    address = url.replace("+psycopg", "")
+    with psycopg.connect(address) as connection:
+        for table, columns in TABLES.items():
+            types = {}
+            for column in columns.split(", "):
+                name, kind = column.split()
+                kind = {"BLOB": "JSONB"}.get(kind, kind)
+                types[name] = _OF_POSTGRESQL.get(f"{table}.{name}", kind)
+            listed = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            connection.execute(f"CREATE TABLE {table} ({listed})".encode())
+            for entry in rows.get(table, ()):
+                values = {name: _value(value, types[name]) for name, value in entry.items()}
+                names, marks = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+                statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"
+                connection.execute(statement.encode(), values)
+    return address
+
+
+def _value(value: Any, kind: str) -> Any:
+    if kind == "BOOLEAN":
+        return None if value is None else bool(value)
+    if kind == "JSONB" and isinstance(value, str):  # of newer versions
+        return json.dumps(re.split(" +", value))
+    if kind == "JSONB" and value is not None:
+        return value.decode()
+    return value.encode() if kind == "BYTEA" and isinstance(value, str) else value
