@@ -569,6 +569,7 @@ CASES = [
     plain(attributes.edits_of_provider, "", user, "corp", {"team": "Blue"}),
     plain(attributes.writable, "", None, {}),
     plain(attributes.readable, "", user, attribute_rules.Party.PERSON, {}),
+    plain(attributes.origin_text, "", user, "level"),
     plain(attributes.merged, "", {}, {"level": 3}),
     plain(attributes.value_errors, "", {}, {"level": 3}, None),
     plain(attributes.client_errors, "", ["x=attribute:level"], [], has_assertions=False),

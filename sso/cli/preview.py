@@ -155,6 +155,8 @@ def _print_own_claims(preview: Preview) -> None:
 def _origin_of(claim: OwnClaim) -> str:
     names = ", ".join(claim.names)
     origin = f"{claim.source} {names}".rstrip()
+    if claim.set_by:
+        origin += f" ({claim.set_by})"
     if claim.value is None:
         return f"no value: {origin} has none"
     if not claim.places:

@@ -102,8 +102,8 @@ def _values_form(
 ) -> OwnValuesForm:
     form = OwnValuesForm.of(attributes.writable(Party.PERSON, by_name), user.attributes)
     form.readable = [
-        (title, displayed(value))
-        for title, value in attributes.readable(user, Party.PERSON, by_name)
+        (entry.title or entry.name, displayed(value))
+        for entry, value in attributes.readable(user, Party.PERSON, by_name)
     ]
     form.was_sent = submitted.action.data == "change_attributes"
     if not form.was_sent:

@@ -46,6 +46,19 @@ WRITERS: Mapping[str, str] = {
     Party.UPSTREAM: N_("Sign-in providers"),
 }
 
+# Who set a value, as people have it stored with it. That of `UPSTREAM` has the provider's ID behind
+# a colon (`from_provider`).
+OPERATOR, IMPORT = "operator", "import"
+ORIGINS: Mapping[str, str] = {
+    Party.PERSON: N_("set by the person"),
+    Party.HELPDESK: N_("set by the helpdesk"),
+    Party.ADMINISTRATOR: N_("set by an administrator"),
+    Party.SCIM: N_("set by a program that provisions people (SCIM)"),
+    Party.UPSTREAM: N_("from the sign-in provider %(name)s"),
+    OPERATOR: N_("set at the command line"),
+    IMPORT: N_("imported"),
+}
+
 # Whether people give a value when they create their account or accept an invitation.
 NOT_ASKED, OPTIONAL, REQUIRED = "no", "optional", "required"
 AT_SIGN_UP: Mapping[str, str] = {
@@ -94,6 +107,34 @@ def may_read(definition: Definition, party: Party) -> bool:
     """Return whether a party may read values. Who may change them may read them, too."""
     is_reader = party in definition.readers or party is Party.ADMINISTRATOR
     return is_reader or may_write(definition, party)
+
+
+def from_provider(provider_id: str) -> str:
+    """Return the origin of values that a sign-in provider writes."""
+    return f"{Party.UPSTREAM}:{provider_id}"
+
+
+def origins_after(
+    origins: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], origin: str
+) -> dict[str, str]:
+    """Return the origins of values after a change: `origin` for those that differ from before."""
+    kept = {
+        name: origins[name]
+        for name in after
+        if name in origins and is_same(before.get(name), after[name])
+    }
+    new = {name: origin for name in after if not is_same(before.get(name), after[name])}
+    return {**kept, **new}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of the values that differ, in order."""
+    names = sorted({**before, **after})
+    return [name for name in names if not is_same(before.get(name), after.get(name))]
+
+
+def is_same(old: Any, new: Any) -> bool:
+    return type(old) is type(new) and bool(old == new)  # True is not 1
 
 
 def tidy(value: Any) -> Any:

@@ -33,8 +33,8 @@ MOST = 200  # entries: the groups of a company may be listed one by one
 MAX_ENTRY, MAX_NAME = 1000, 128  # characters
 _MOST_ATTRIBUTES = 10  # of one entry
 _CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-")
-_ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON = "attribute", "groups", "group", "constant", "json"
-_SOURCES = (_ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON)
+ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON = "attribute", "groups", "group", "constant", "json"
+_SOURCES = (ATTRIBUTE, _GROUPS, _GROUP, _CONSTANT, _JSON)
 # The one claim of this server that an application can have in its own form. It names groups of the
 # person and nothing else, so that nobody who registers applications can make up memberships.
 GROUPS_CLAIM = "groups"
@@ -122,7 +122,7 @@ def origins(entries: Sequence[str], user: Person) -> list[Origin]:
     for claim in _parsed(tuple(entries)):
         _put(present, claim, user)
         names = claim.names
-        if claim.source == _ATTRIBUTE:
+        if claim.source == ATTRIBUTE:
             names = tuple(name for name in names if name in user.attributes)[:1] or names
         elif claim.source == _GROUPS:
             names = tuple(name for name in user.groups if name.startswith(claim.names[0]))
@@ -230,7 +230,7 @@ def about_people(entries: Iterable[str]) -> list[str]:
 
 def attributes_in(entries: Iterable[str]) -> set[str]:
     """Return the names of the attributes in entries; entries that are none are left out."""
-    return {name for claim in _readable(entries) if claim.source == _ATTRIBUTE
+    return {name for claim in _readable(entries) if claim.source == ATTRIBUTE
             for name in claim.names}  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def tidy(entries: Iterable[str]) -> list[str]:
         name, has_places, listed = head.partition("@")
         places = ",".join(place.strip() for place in listed.split(","))
         kind, has_kind, rest = source.strip().partition(":")
-        if kind == _ATTRIBUTE:
+        if kind == ATTRIBUTE:
             rest = ",".join(name.strip() for name in rest.split(","))
         head = f"{name.strip()}{has_places}{places if has_places else ''}"
         tidied[f"{head}{is_entry}{kind}{has_kind}{rest}"] = None

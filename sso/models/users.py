@@ -25,7 +25,7 @@ from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
-from sso.flow import group_ends, moments
+from sso.flow import attributes, group_ends, moments
 
 
 class User(Base):
@@ -50,6 +50,11 @@ class User(Base):
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
     # memberships, which triggers maintain (SQLite, migration 0022).
     stored_groups: Mapped[list[str]] = mapped_column("groups", JSON, default=list)
+    # Who set the values of attributes, by name (`sso.flow.attributes.ORIGINS`); without an entry,
+    # nobody knows. Read only where it is shown or changed.
+    attribute_origins: Mapped[dict[str, str] | None] = mapped_column(
+        JSON(none_as_null=True), deferred=True
+    )
     # The ends of memberships by group (`sso.flow.group_ends`), and those that the person was told
     # of or that have passed (`ended_groups`); NULL if none has an end. From an end on, `groups`
     # lacks the group, before the worker removes it. `groups_due_at` is when the worker has to look
@@ -145,6 +150,14 @@ class User(Base):
     def is_only_ended(self) -> bool:
         """Whether the account has ended, and nobody has disabled it."""
         return is_only_ended(self.disabled_at, self.ends_at)
+
+    def set_attributes(self, values: Mapping[str, Any], origin: str) -> None:
+        """Replace the attributes, and note the origin of those that differ."""
+        before = self.attributes
+        if attributes.changed(before, values):
+            origins = attributes.origins_after(self.attribute_origins or {}, before, values, origin)
+            self.attribute_origins = origins or None
+        self.attributes = dict(values)
 
     def get_user_id(self) -> str:
         """Return the subject identifier; Authlib calls this on a resource owner."""

@@ -17,7 +17,7 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.flow import group_ends as member_ends
 from sso.flow import moments
-from sso.flow.attributes import Party
+from sso.flow.attributes import OPERATOR, Party
 from sso.i18n.message import Message
 from sso.models import User
 from sso.models.users import has_ended
@@ -139,12 +139,14 @@ def update(
     group_ends: Mapping[str, str] | None = None,
     provisioned: Mapping[str, Any] | None = None,
     seen: Mapping[str, Any] | None = None,
+    origin: str | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
     A claim or an attribute of `None` is removed, and so is an end of "". `group_ends`: of
     memberships, by group. `email_verified`: of another address, too. `seen`: fields of `described`
-    as seen before. Raises `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
+    as seen before. `origin`: of the attributes, by default the actor. Raises
+    `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     attribute_values.hold(attributes)
     user = users.lock_any(user_id)
@@ -174,6 +176,7 @@ def update(
         ends_at=ends_at,
         group_ends=group_ends,
         party=attribute_values.party_of(actor, user.groups),
+        origin=origin,
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
     _flush(user)
@@ -434,6 +437,7 @@ def edit(
     claims: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
     party: Party | None = None,
+    origin: str | None = None,
     ends_at: str | None = None,
     group_ends: Mapping[str, str] | None = None,
     may_have_ended: bool = False,
@@ -441,7 +445,8 @@ def edit(
 ) -> None:
     """Change only the object; raise `Invalid` with every error.
 
-    `party`: who changes the attributes; the operator at the command line by default.
+    `party`: who changes the attributes; the operator at the command line by default. `origin`:
+    where they come from, if not from the party (`flow.attributes.ORIGINS`).
     `may_have_ended`: the end may be in the past.
     """
     errors: list[str] = []
@@ -478,7 +483,7 @@ def edit(
     if ends_after != (user.group_ends or {}):
         user.set_group_ends(ends_after)
     user.name = user.name if name is None else name
-    user.attributes = values
+    user.set_attributes(values, origin or party or OPERATOR)
     merged = {**user.claims, **(claims or {})}
     user.claims = {key: value for key, value in merged.items() if value is not None}
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.attribute_fields import FIELDS, FIXED
@@ -254,13 +254,26 @@ def _may_write(definition: Definition, party: Party | None) -> bool:
     return party != Party.ADMINISTRATOR or not _with_subjects(definition.name)
 
 
-def readable(user: User, party: Party, by_name: Mapping[str, Definition]) -> list[tuple[str, Any]]:
-    """Return title and value of each attribute of a user that a party may read."""
+def readable(
+    user: User, party: Party, by_name: Mapping[str, Definition]
+) -> list[tuple[Definition, Any]]:
+    """Return each attribute of a user that a party may read, and its value."""
     return [
-        (entry.title or entry.name, user.attributes[entry.name])
+        (entry, user.attributes[entry.name])
         for entry in by_name.values()
         if entry.name in user.attributes and attributes.may_read(entry, party)
     ]
+
+
+def origin_text(user: User, name: str) -> Message | None:
+    """Return who set a value of a user; `None` without a value, and if nobody knows."""
+    if name not in user.attributes:
+        return None
+    kind, _, provider_id = (user.attribute_origins or {}).get(name, "").partition(":")
+    if kind not in attributes.ORIGINS:
+        return None
+    provider = context.upstreams().find(provider_id) if provider_id else None
+    return Message(attributes.ORIGINS[kind], name=provider.name if provider else provider_id)
 
 
 def merged(before: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,7 +286,7 @@ def value_errors(
     before: Mapping[str, Any], after: Mapping[str, Any], party: Party | None
 ) -> list[str]:
     """Return why a party cannot change values like this. Values that are there already may stay."""
-    if not (changed := _changed(before, after)):
+    if not (changed := attributes.changed(before, after)):
         return []
     by_name = definitions()
     errors: list[str] = []
@@ -298,10 +311,6 @@ def value_errors(
 
 def _size(values: Mapping[str, Any]) -> int:
     return len(json.dumps(values, ensure_ascii=False).encode())
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    return type(old) is type(new) and bool(old == new)  # True is not 1
 
 
 def client_errors(
@@ -386,7 +395,9 @@ def edits_of_provider(user: User, provider_id: str, values: Mapping[str, Any]) -
     """Return what changes by what a sign-in provider says; the log says what is left out."""
     fit, errors = of_provider(values)
     edits = {
-        name: value for name, value in fit.items() if not _is_same(user.attributes.get(name), value)
+        name: value
+        for name, value in fit.items()
+        if not attributes.is_same(user.attributes.get(name), value)
     }
     if edits:
         after = merged(user.attributes, edits)
@@ -401,12 +412,7 @@ def edits_of_provider(user: User, provider_id: str, values: Mapping[str, Any]) -
 def names_of(changes: Differences) -> audit.Uncut:
     """Return the names of the attributes that differ, for the audit trail: values are personal."""
     before, after = (changes["attributes"][when] or {} for when in ("before", "after"))
-    return audit.Uncut(" ".join(_changed(before, after)))
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    names = sorted({**before, **after})
-    return [name for name in names if not _is_same(before.get(name), after.get(name))]
+    return audit.Uncut(" ".join(attributes.changed(before, after)))
 
 
 @audit.acting
@@ -483,16 +489,18 @@ def set_at_sign_up(actor: Actor, user: User, edits: Mapping[str, Any]) -> None:
     ]
     if errors:
         raise Invalid(errors)
-    if changes := _set(user, values, None):
+    if changes := _set(user, values, None, Party.PERSON):
         audit.own_event(Event.PROFILE_CHANGED, user.id, attributes=names_of(changes))
 
 
-def _set(user: User, edits: Mapping[str, Any], party: Party | None) -> Differences:
+def _set(
+    user: User, edits: Mapping[str, Any], party: Party | None, origin: str | None = None
+) -> Differences:
     after = merged(user.attributes, edits)
     if errors := value_errors(user.attributes, after, party):
         raise Invalid(errors)
     changes = differences.between({"attributes": user.attributes}, {"attributes": after})
     if changes:
-        user.attributes = after
+        user.set_attributes(after, origin or party or attributes.OPERATOR)
         db.session.flush()
     return changes

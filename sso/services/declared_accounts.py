@@ -402,6 +402,7 @@ def _changed_values(entry: Planned) -> dict[str, Any]:
         values["disabled_at"] = user.disabled_at
         values["disabled_within_limits"] = user.disabled_within_limits
     columns = {
+        "attributes": ("attributes", "attribute_origins"),
         "email": ("email", "email_verified", "email_changed_at"),
         "name": ("name", "name_key"),
         "disabled": ("disabled_at", "disabled_within_limits", "ends_at"),

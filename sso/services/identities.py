@@ -24,6 +24,7 @@ from sso.config.upstream.provider import Provider
 from sso.crypto import secrets
 from sso.errors import NotAllowed
 from sso.extensions import db
+from sso.flow.attributes import from_provider
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, UpstreamSession, User
@@ -64,7 +65,7 @@ def take_over_profile(
     if upstream_identity.attributes is not None:
         stated = upstream_identity.attributes
         if edits := attributes.edits_of_provider(user, provider.id, stated):
-            changes["attributes"] = edits
+            changes |= {"attributes": edits, "origin": from_provider(provider.id)}
     if not changes:
         return
     actor = replace(actor, by=provider.id)

@@ -18,7 +18,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
 from sso.flow import moments
-from sso.flow.attributes import Party
+from sso.flow.attributes import IMPORT, Party
 from sso.imports.person import SHOWN, Person
 from sso.models import User
 from sso.services import attributes, checks, ends, roles
@@ -314,10 +314,11 @@ def _user(outcome: Outcome) -> User:
         name=person.name,
         password_hash=person.password_hash,
         claims=person.claims,
-        attributes=outcome.attributes,
+        attributes={},
         groups=person.groups,
         ends_at=outcome.ends_at,
     )
+    user.set_attributes(outcome.attributes, IMPORT)
     lasting = {name: end for name, end in outcome.group_ends.items() if name in person.groups}
     user.set_group_ends(lasting)
     users.set_disabled(user, person.disabled)

@@ -17,6 +17,7 @@ from sso.config.client_fields import FIELDS
 from sso.crypto import secrets
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.flow.attributes import IMPORT
 from sso.imports.findings import Fate, Finding
 from sso.imports.person import Person
 from sso.models import Client
@@ -378,6 +379,7 @@ def change_person(actor: Actor, update: Update, source: str) -> None:
         memberships=ListEdit(whole=tuple(person.groups)),
         claims=claims,
         attributes=values,
+        origin=IMPORT,
     )
     if person.password_hash and update.has_new_password:
         password_hashes.note_foreign_hashes({outcome.method} if outcome.method else set())

@@ -30,10 +30,11 @@ from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
 from sso.flow.resources import Api, Apis
 from sso.flow.token_claims import Missing
+from sso.i18n.message import Message
 from sso.mfa import policy as mfa_policy
 from sso.mfa.policy import Proof
 from sso.models import KeyState, User
-from sso.services import agent_identity, checks
+from sso.services import agent_identity, attributes, checks
 from sso.store import apis as stored_apis
 from sso.store import clients, factors, grants, saml
 from sso.store import keys as stored_keys
@@ -84,13 +85,15 @@ class Roles:
 class OwnClaim:
     """A claim of the client's own: its value, and where that comes from (see `own_claims.Origin`).
 
-    `places`: where the client receives it; a claim without a value, or without room, has none.
+    `set_by`: who set the attribute that it comes from, if that is known. `places`: where the client
+    receives it; a claim without a value, or without room, has none.
     """
 
     name: str
     value: Any
     source: str
     names: tuple[str, ...]
+    set_by: Message | None
     places: tuple[str, ...]
 
 
@@ -221,7 +224,7 @@ def make(
             )
         ),
         roles=() if assertion else tuple(_roles(client, user, grant, apis)),
-        own_claims=tuple(_own_claims(client, grant, tokens)),
+        own_claims=tuple(_own_claims(client, user, grant, tokens)),
         assertion=assertion,
     )
 
@@ -238,7 +241,7 @@ def _places(tokens: Tokens | None, grant: LiveGrant) -> dict[str, dict[str, Any]
 
 
 def _own_claims(
-    client: RegisteredClient, grant: LiveGrant, tokens: Tokens | None
+    client: RegisteredClient, user: User, grant: LiveGrant, tokens: Tokens | None
 ) -> Iterator[OwnClaim]:
     """Yield the client's own claims, each with the places that have it now."""
     places: dict[str, Mapping[str, Any] | None]
@@ -250,7 +253,10 @@ def _own_claims(
         places = {**_places(tokens, grant), own_claims.ACCESS_TOKEN: access_token}
     for origin in own_claims.origins(client.own_claims, grant.user):
         having = tuple(place for place, claims in places.items() if origin.name in (claims or {}))
-        yield OwnClaim(origin.name, origin.value, origin.source, origin.names, having)
+        set_by = None
+        if origin.source == own_claims.ATTRIBUTE and origin.value is not None:
+            set_by = attributes.origin_text(user, origin.names[0])
+        yield OwnClaim(origin.name, origin.value, origin.source, origin.names, set_by, having)
 
 
 def _assertion(client: RegisteredClient, grant: LiveGrant) -> Assertion:

@@ -199,6 +199,7 @@ class DeclaredFields(NamedTuple):
     email_verified: bool
     claims: dict[str, Any]
     attributes: dict[str, Any]
+    attribute_origins: dict[str, str] | None
     groups: list[str]
     disabled_at: datetime | None
     disabled_within_limits: bool

@@ -605,6 +605,8 @@ def test_attributes_of_a_provider(
         other.open(corp.authorize(press(other)))
         with app.app_context():
             user = db.session.scalars(select(User).where(User.email == "dana@example.com")).one()
+            origins = user.attribute_origins or {}
+            assert origins == dict.fromkeys(user.attributes, "upstream:corp")
             return dict(user.attributes)
 
     both = {"dept": "Sales", "https://x/level": "3"}

@@ -320,7 +320,8 @@ def person() -> Response:
         may_change_picture=PERSON.may_act(staff, user)
         and not held.isdisjoint(permissions.CHANGE_PEOPLE),
         attributes=[
-            (title, displayed(value)) for title, value in attributes.readable(user, party, by_name)
+            (entry.title or entry.name, displayed(value), attributes.origin_text(user, entry.name))
+            for entry, value in attributes.readable(user, party, by_name)
         ],
         may_edit_attributes=PERSON.may_act(staff, user)
         and not held.isdisjoint(permissions.CHANGE_PEOPLE)

@@ -445,7 +445,8 @@ def test_own_claims(app: Flask, staff: StaffBrowser) -> None:
     preview = f"{ADMIN}/application/preview?id={client.client_id}&who=erin@example.com"
     page = staff.open(preview).html
     assert MARKUP not in page
-    assert "attribute desk → userinfo" in page
+    text = re.sub(r"<[^>]+>|[\u2066-\u2069]", "", page)
+    assert "attribute desk (set at the command line) → userinfo" in text
     assert "constant → id_token".replace(" ", "") in page.replace(" ", "")
     with app.app_context():
         after = clients.find(client.client_id)

@@ -137,6 +137,9 @@ def test_an_administrator_sets_values(app: Flask, staff: StaffBrowser, user: Use
     assert values(app, user) == {
         "ok": False, "note": MARKUP, "level": 2.5, "tags": ["a", "b, c"], "since": "2030-01-31",
     }  # fmt: skip
+    html = staff.open(f"{ADMIN}/person?id={user.id}").html
+    assert html.count("set by an administrator") == 3
+    assert html.count("set at the command line") == 2  # ok and note, as they were
     staff.open(f"{ADMIN}/person/attributes?id={user.id}")
     staff.send(attribute_level="", attribute_tags="")
     assert values(app, user).keys() == {"ok", "note", "since"}
