@@ -68,7 +68,7 @@ class ApiToken(Base):
     # foreign key: the token of a deleted administrator must not look like one from a command.
     owner_id: Mapped[UUID | None] = mapped_column(index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
-    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # When its owner or the administrators were told that it expires soon.
     end_announced_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

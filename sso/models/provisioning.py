@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import JSON, ForeignKey, Index, String, Table, Text, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
+from sso import clock
 from sso.extensions import Base, UtcDateTime
 from sso.models.clients import MAX_CLIENT_ID, Client
 from sso.models.outbox import OutboxEntry
@@ -86,6 +87,8 @@ class ScimResource(OutboxEntry, Base):
     sent_groups: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     last_action: Mapped[str | None] = mapped_column(String(20))
     attempted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Only read together with the receiver, unlike those of other outboxes.
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
 
 
 class ScimDelivery(Base):
@@ -107,8 +110,9 @@ class ScimDelivery(Base):
     kind: Mapped[str] = mapped_column(String(10))
     subject_id: Mapped[UUID]
     name: Mapped[str] = mapped_column(String(320))
-    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    attempted_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    # The purge has this index: one of `attempted_at` alone would be taken for the lists.
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    attempted_at: Mapped[datetime] = mapped_column(UtcDateTime)
     attempts: Mapped[int] = mapped_column(default=1)
     action: Mapped[str | None] = mapped_column(String(20))
     status: Mapped[int | None]

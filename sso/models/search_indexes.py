@@ -1,12 +1,17 @@
-"""The indexes that administrators search users, sessions and mails by.
+"""The indexes of the lists of administration.
 
 They are apart from the tables, because SQLAlchemy loads its whole PostgreSQL dialect for them:
 every command about users would load it, too.
 """
 
+from typing import Any
+
 from sqlalchemy import Index, text
 
-from sso.models.outbox import Mail
+from sso.models.clients import Client
+from sso.models.keys import ApiToken
+from sso.models.outbox import Mail, WebhookDelivery
+from sso.models.provisioning import ScimDelivery, ScimResource
 from sso.models.users import BrowserSession, User
 
 # As `outbox.is_unsent` has it: the databases compare the condition word by word.
@@ -59,4 +64,52 @@ Index(
     Mail.id,
     sqlite_where=_UNSENT,
     postgresql_where=_UNSENT,
+)
+
+
+def _index(name: str, *columns: Any, where: str | None = None) -> None:
+    condition = None if where is None else text(where)
+    Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
+
+
+# Applications, and among them agents, which nobody registers, and the few that are disabled.
+_clients = (Client.created_at, Client.client_id)
+_index("ix_clients_created_at", *_clients)
+_index("ix_clients_created_by_agents", *_clients, where="registration IS NOT NULL")
+_index("ix_clients_created_by_operators", *_clients, where="registration IS NULL")
+_index("ix_clients_disabled", *_clients, where="disabled_at IS NOT NULL")
+
+_index("ix_api_tokens_created_at", ApiToken.created_at, ApiToken.id)
+_index("ix_api_tokens_name", ApiToken.name, ApiToken.id)
+_index("ix_api_tokens_end", ApiToken.expires_at, ApiToken.id)
+
+# What a receiver got in each state: there may be many of the others that are newer.
+_resources = (ScimResource.client_id, ScimResource.created_at, ScimResource.id)
+_index("ix_scim_resources_newest", *_resources)
+Index(
+    "ix_scim_resources_there",
+    *_resources,
+    sqlite_where=text("is_active IS 1"),
+    postgresql_where=text("is_active IS true"),
+)
+_index("ix_scim_resources_waiting", *_resources, where="next_attempt_at IS NOT NULL")
+_index(
+    "ix_scim_resources_given_up",
+    *_resources,
+    where="next_attempt_at IS NULL AND last_fault IS NOT NULL",
+)
+_sent = (ScimDelivery.client_id, ScimDelivery.attempted_at, ScimDelivery.id)
+_index("ix_scim_deliveries_done", *_sent, where="action IS NOT NULL")
+_index("ix_scim_deliveries_failed", *_sent, where="action IS NULL")
+_deliveries = (WebhookDelivery.webhook_id, WebhookDelivery.created_at, WebhookDelivery.id)
+_index("ix_webhook_deliveries_delivered", *_deliveries, where="delivered_at IS NOT NULL")
+_index(
+    "ix_webhook_deliveries_waiting",
+    *_deliveries,
+    where="delivered_at IS NULL AND next_attempt_at IS NOT NULL",
+)
+_index(
+    "ix_webhook_deliveries_given_up",
+    *_deliveries,
+    where="delivered_at IS NULL AND next_attempt_at IS NULL",
 )

@@ -10,7 +10,6 @@ from sso.extensions import db
 from sso.models import AgentDomain, Client
 from sso.models.clients import DOCUMENT, OPEN
 from sso.store import prepared
-from sso.store.lists import Order, Slice
 
 _LOCK = "agents"
 _DOMAINS = prepared.table(AgentDomain)
@@ -101,11 +100,3 @@ def count_open() -> int:
     """Return the number of clients that registered themselves."""
     statement = select(func.count()).select_from(Client).where(Client.registration == OPEN)
     return db.session.scalar(statement) or 0
-
-
-NEWEST_FIRST = Order((Client.created_at, Client.client_id), is_descending=True)
-
-
-def page_of(cursor: str | None) -> Slice[Client]:
-    """Return one page of all agents. Raises `BadCursor`."""
-    return NEWEST_FIRST.page(select(Client).where(Client.registration.is_not(None)), cursor)
