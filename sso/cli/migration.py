@@ -30,7 +30,7 @@ from sso.flow import own_claims
 from sso.flow.attributes import MOST as MOST_DEFINITIONS
 from sso.imports import databases
 from sso.imports.databases import Source
-from sso.imports.drafts import Answers, Draft
+from sso.imports.drafts import NEW_CLIENT_ID, Answers, Draft
 from sso.imports.files import Advance
 from sso.imports.findings import Fate, Finding
 from sso.imports.person import APPS, CODES, IDENTITIES, KEYS, FileProblem, Person
@@ -109,7 +109,7 @@ class Migration:
         self.people.add(outcomes)
         for outcome in outcomes:
             if outcome.fate is ImportFate.IMPORTED:
-                factors = outcome.person.factors
+                factors = outcome.factors
                 self.factors[APPS] += bool(factors.totp)
                 self.factors[KEYS] += len(factors.passkeys)
                 self.factors[CODES] += bool(factors.recovery_codes)
@@ -123,9 +123,10 @@ class Migration:
                     {"email": person.email, "fate": update.fate.value, "why": update.why}
                 )
 
-    def refused(self) -> set[str]:
-        """Return the names of clients that are not taken at all."""
-        return {f.name for f in self.findings if f.fate is Fate.NOT_TAKEN and not f.what}
+    def client_ids(self) -> set[str]:
+        """Return the IDs of the clients that this run takes."""
+        others = (Fate.NOT_TAKEN, Fate.KEPT)
+        return {client.new.client_id for client in self.clients if client.fate not in others}
 
 
 def options(command: Any) -> Any:
@@ -228,6 +229,7 @@ def run(
             source, choices.allow_admins, choices.drop_passwords, choices.is_plan, methods
         )
         _plan_clients(migration, choices.overwrite)
+        rules.client_ids = migration.client_ids() | migrating.client_ids(source)
         if not choices.is_plan:
             migrating.take_clients(
                 audit.operator(by="migrate"), migration.clients, source,
@@ -285,7 +287,11 @@ def _plan_clients(migration: Migration, overwrite: bool) -> None:
     with database.session_snapshot():
         refused = _plan_definitions(migration, drafts)
         new = []
+        client_ids: set[str] = set()
         for draft in drafts:
+            if draft.fields is not None and draft.client_id in client_ids:
+                draft.refuse("another client there has the same ID", NEW_CLIENT_ID)
+            client_ids.add(draft.client_id)
             migration.findings += draft.findings
             if draft.fields is None:
                 continue
@@ -368,15 +374,15 @@ def _carry_out(
                 raise
     for update in updates if not rules.is_plan else ():
         if update.fate is Fate.CHANGED:
-            _change(actor, update, rules.source)
+            _change(actor, update, rules)
     db.session.expunge_all()
     return outcomes, updates
 
 
-def _change(actor: audit.Actor, update: Update, source: str) -> None:
+def _change(actor: audit.Actor, update: Update, rules: Rules) -> None:
     """Change a person, or say why that cannot be. Commits."""
     try:
-        migrating.change_person(actor, update, source)
+        migrating.change_person(actor, update, rules)
         db.session.commit()
     except Kept as error:
         db.session.rollback()

@@ -6,9 +6,15 @@ Passkeys are bound to a host name, the relying party: they are only taken if it 
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sso.imports.person import KEYS, StoredPasskey
+from sso.process import program
+
+if TYPE_CHECKING:
+    from webauthn import helpers as webauthn
+else:
+    webauthn = program.late_module("webauthn.helpers")
 
 MOST_PASSKEYS = 20  # of one person
 OTHER_APPS = "authenticator apps that are not TOTP with 6 digits, 30 seconds and SHA-1"
@@ -52,12 +58,24 @@ def passkey(
         return None
     if not is_count or len(user_handle) not in _HANDLE_BYTES:
         return None
+    if not _is_key(public_key):
+        return None
     ways = [name for name in transports if name.isascii() and name.isprintable()]
     name = " ".join("".join(c for c in label if c == " " or c.isprintable()).split())
     return StoredPasskey(
         base64url(credential_id), base64url(public_key), count, " ".join(ways)[:100],
         name[:_LABEL] or "Passkey", base64url(user_handle),
     )  # fmt: skip
+
+
+def _is_key(public_key: bytes) -> bool:
+    """Return whether a key can verify anything. Somebody with another could never sign in."""
+    try:
+        decoded = webauthn.decode_credential_public_key(public_key)
+        webauthn.decoded_public_key_to_cryptography(decoded)
+    except Exception:  # the library does not catch the errors of its parsers
+        return False
+    return True
 
 
 def from_base64(value: Any) -> bytes:

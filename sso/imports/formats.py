@@ -176,7 +176,11 @@ def keycloak_person(entry: dict[str, Any], where: str, roles: bool) -> Person:
     person.email_verified = flag(entry.get("emailVerified"))
     person.disabled = not flag(entry.get("enabled", True))
     attributes = mapping(entry.get("attributes"))
-    person.take_claims({name: next(iter(texts(values)), "") for name, values in attributes.items()})
+    # Where it is allowed, people choose the names of attributes, but not their user name.
+    person.take_claims({
+        name: next(iter(texts(values)), "") for name, values in attributes.items()
+        if name != "preferred_username"
+    })  # fmt: skip
     person.attributes = {
         name: values
         for name, listed in attributes.items()

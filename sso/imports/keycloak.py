@@ -1,6 +1,6 @@
 """A realm of Keycloak, as the input of a migration."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from sso.imports.drafts import Answers
 from sso.imports.files import Advance
 from sso.imports.findings import Fate, Finding
 from sso.imports.keycloak_credentials import Here
+from sso.imports.keycloak_people import AttributeNames
 from sso.imports.keycloak_realm import STORAGE, Realm, Roles
 from sso.imports.person import text
 from sso.imports.system import System
@@ -25,7 +26,8 @@ def system(
     most_methods: int,
 ) -> System:
     """Return what the files say about a realm that was read from them."""
-    roles = Roles(realm)
+    roles, names = Roles(realm), AttributeNames(realm)
+    twins = names.twins()
     version = text(realm.settings.get("keycloakVersion"))
     return System(
         kind=KIND,
@@ -34,12 +36,26 @@ def system(
         drafts=list(keycloak_clients.drafts(realm, roles, answers)),
         client_ids={text(client.get("clientId")) for client in realm.clients},
         groups=[group.name for group in realm.groups.values()],
-        people=lambda counts: keycloak_people.read(paths, roles, KIND, advance, counts, here),
+        people=lambda counts: keycloak_people.read(
+            paths, roles, KIND, advance, counts, here, names
+        ),
         hash_methods=set().union(*map(partial(_methods, most=most_methods), paths)),
         other_groups=[roles.group_of(role) for role in roles.of_realm()],
-        definitions=list(keycloak_people.definitions(realm)),
-        findings=list(_findings(realm, roles)),
-    )
+        definitions=[
+            definition for definition in keycloak_people.definitions(realm)
+            if definition["name"] not in twins
+        ],
+        findings=[*_twins(twins), *_findings(realm, roles)],
+    )  # fmt: skip
+
+
+def _twins(twins: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    for name, names in twins.items():
+        yield Finding(
+            Fate.NOT_TAKEN, "attribute", name, "",
+            f"{', '.join(names)[:300]} there would be one attribute here",
+            "rename one of them there, with its mappers",
+        )  # fmt: skip
 
 
 def _methods(path: Path, most: int) -> set[str]:

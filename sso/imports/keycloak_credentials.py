@@ -77,7 +77,9 @@ def _take(factors: Factors, credential: dict[str, Any], here: Here) -> str | Non
         json_object(credential.get("credentialData")),
         json_object(credential.get("secretData")),
     )
-    if kind in ("otp", "totp", "hotp"):
+    if kind == "hotp":
+        return OTHER_APPS
+    if kind in ("otp", "totp"):
         return _take_totp(factors, data, secret)
     if kind in _PASSKEYS:
         if not here.has_same_host.get(kind):

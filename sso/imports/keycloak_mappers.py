@@ -4,7 +4,7 @@ Claims here have no expression language and no nested names. What cannot be said
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sso.flow import attributes, own_claims
@@ -46,6 +46,14 @@ def attribute_name(name: str) -> str:
     """Return the name here of an attribute there: in small letters, with underscores."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:64]
+
+
+def attributes_read(realm: Realm) -> Iterator[str]:
+    """Yield the attributes there of which clients and scopes make claims."""
+    for holder in (*realm.clients, *realm.scopes.values()):
+        mappers = holder.get("protocolMappers")
+        for mapper in map(mapping, mappers if isinstance(mappers, list) else ()):
+            yield _texts_of(mapper.get("config")).get("user.attribute", "")
 
 
 class Claims:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sso.imports import keycloak_credentials, reading
 from sso.imports.files import Advance, Scratch, entries
 from sso.imports.formats import KEYCLOAK_PLACES, keycloak_person
 from sso.imports.keycloak_credentials import Here
-from sso.imports.keycloak_mappers import attribute_name
+from sso.imports.keycloak_mappers import attribute_name, attributes_read
 from sso.imports.keycloak_realm import PROFILE, Realm, Roles, administers_keycloak
 from sso.imports.person import SHOWN, Person, flag, mapping, text, texts
 
@@ -29,6 +29,41 @@ _ADDRESS = {
     "postal_code": "postal_code", "country": "country", "formatted": "formatted",
 }  # fmt: skip
 
+TWINS = "attributes whose names there would be one name here"
+
+Texts = str | list[str]
+
+
+class AttributeNames:
+    """Which attribute there each attribute here comes from, so that no two become one.
+
+    People may have attributes that nobody declared, with names that they chose: where the realm's
+    profile or a mapper names one, only that one is taken.
+    """
+
+    def __init__(self, realm: Realm) -> None:
+        self._by_name: dict[str, set[str]] = {}
+        profile = (text(entry.get("name")) for entry in _profile(realm))
+        for name in (*profile, *attributes_read(realm)):
+            if name and name not in _PROPERTIES and name not in CLAIMS:
+                self._by_name.setdefault(attribute_name(name), set()).add(name)
+
+    def twins(self) -> dict[str, list[str]]:
+        """Return the names here that stand for several there."""
+        return {name: sorted(names) for name, names in self._by_name.items() if len(names) > 1}
+
+    def taken(self, values: Mapping[str, Texts]) -> dict[str, Texts]:
+        """Return the values by the names here, without those of which it is not clear whose."""
+        by_name: dict[str, list[str]] = {}
+        for name in values:
+            here = attribute_name(name)
+            if name in self._by_name.get(here, (name,)):
+                by_name.setdefault(here, []).append(name)
+        return {
+            here: values[names[0]] for here, names in by_name.items()
+            if len(names) == 1 and len(self._by_name.get(here, ())) < 2
+        }  # fmt: skip
+
 
 def read(
     paths: Sequence[Path],
@@ -36,7 +71,8 @@ def read(
     source: str,
     advance: Advance,
     counts: Counter[str],
-    here: Here | None = None,
+    here: Here,
+    names: AttributeNames,
 ) -> Iterator[Person]:
     """Yield the people in files. Raises `FileProblem`.
 
@@ -50,21 +86,24 @@ def read(
                     counts[SERVICE_ACCOUNT] += 1
                     continue
                 counts[ADMINISTRATORS] += administers_keycloak(content)
-                person = _person(content, f"user {number}", roles)
-                keycloak_credentials.take(person, content, here or Here())
+                person = _person(content, f"user {number}", roles, names)
+                keycloak_credentials.take(person, content, here)
                 if person.refused is None:
                     person.refused = reading.finished(person, source, scratch)
                 person.email = person.email[:SHOWN] if person.refused else person.email
                 yield person
 
 
-def _person(entry: dict[str, Any], where: str, roles: Roles) -> Person:
+def _person(entry: dict[str, Any], where: str, roles: Roles, names: AttributeNames) -> Person:
     person = keycloak_person(entry, where, roles=False)
     person.groups = roles.of_person(entry)
-    person.attributes = {attribute_name(name): value for name, value in person.attributes.items()}
+    by_name = names.taken(person.attributes)
+    if len(by_name) < len(person.attributes):
+        person.lost.append(TWINS)
+    person.attributes = by_name
     _take_standard_claims(person, mapping(entry.get("attributes")))
     if username := text(entry.get("username")):
-        person.claims.setdefault("preferred_username", username)
+        person.claims["preferred_username"] = username
     if actions := texts(entry.get("requiredActions")):
         person.lost.append(f"{_ACTIONS}: {', '.join(sorted(actions))[:SHOWN]}")
     return person
@@ -74,25 +113,30 @@ def _take_standard_claims(person: Person, listed: dict[str, Any]) -> None:
     values = {name: next(iter(texts(value)), "") for name, value in listed.items()}
     for name, claim in _CLAIMS.items():
         if value := values.get(name):
-            person.claims.setdefault(claim, value)
-    if values.get(_IS_VERIFIED, "").lower() == "true" and person.claims.get("phone_number"):
-        person.claims.setdefault("phone_number_verified", True)
+            person.claims[claim] = value
+    if values.get(_IS_VERIFIED, "").lower() == "true" and values.get("phoneNumber"):
+        person.claims["phone_number_verified"] = True
     if address := {part: value for name, part in _ADDRESS.items() if (value := values.get(name))}:
         person.claims.setdefault("address", address)
 
 
 def definitions(realm: Realm) -> Iterator[dict[str, Any]]:
     """Yield the definitions of the attributes in the realm's user profile."""
+    for entry in _profile(realm):
+        name = text(entry.get("name"))
+        if name and name not in _PROPERTIES and name not in CLAIMS:
+            yield _definition(name, entry)
+
+
+def _profile(realm: Realm) -> Iterator[dict[str, Any]]:
+    """Yield the attributes of the realm's user profile."""
     for component in realm.components.get(PROFILE, ()):
         for config in texts_of(component, "kc.user.profile.config"):
             try:
                 listed = mapping(json.loads(config)).get("attributes")
             except (ValueError, RecursionError):
                 continue
-            for entry in map(mapping, listed if isinstance(listed, list) else ()):
-                name = text(entry.get("name"))
-                if name and name not in _PROPERTIES and name not in CLAIMS:
-                    yield _definition(name, entry)
+            yield from map(mapping, listed if isinstance(listed, list) else ())
 
 
 def texts_of(component: dict[str, Any], name: str) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sso.imports.files import ITEM, Advance, Place, entries
-from sso.imports.person import FileProblem, mapping, text, texts
+from sso.imports.person import FileProblem, exact, exact_texts, mapping, text, texts
 
 # The clients that each realm has for Keycloak's own pages and interfaces.
 OWN_CLIENTS = frozenset(
@@ -154,11 +154,13 @@ def _take(realm: Realm, place: Place, entry: Any, counts: Counter[str], names: s
                 # A name may have a slash in it, which the path escapes.
                 if group.name in realm.group_names:
                     group.name = group.path.removeprefix("/")
+                while group.name in realm.group_names:
+                    group.name = f"group:{group.name}"
                 realm.group_names.add(group.name)
                 realm.groups[group.path] = group
         case "roles":
             client = str(place[-2]) if place[-3:-2] == ("client",) else ""
-            realm.roles[Role(client, text(content.get("name")))] = _contained(content)
+            realm.roles[Role(client, exact(content.get("name")))] = _contained(content)
         case "client scopes":
             realm.scopes[text(content.get("name"))] = content
         case "identity providers":
@@ -179,9 +181,9 @@ def _contained(role: dict[str, Any]) -> list[Role]:
 
 
 def _roles(of_realm: Any, of_clients: Any) -> list[Role]:
-    roles = [Role("", name) for name in texts(of_realm)]
+    roles = [Role("", name) for name in exact_texts(of_realm)]
     for client, names in mapping(of_clients).items():
-        roles += [Role(client, name) for name in texts(names)]
+        roles += [Role(client, name) for name in exact_texts(names)]
     return roles
 
 
@@ -189,9 +191,9 @@ def _groups(
     entry: dict[str, Any], above: str, path: str, roles: tuple[Role, ...], counts: Counter[str]
 ) -> Iterator[Group]:
     """Yield a group and those in it, each with the roles of all groups above it."""
-    part = text(entry.get("name"))
+    part = exact(entry.get("name"))
     name = f"{above}/{part}" if above else part
-    path = text(entry.get("path")) or f"{path}/{part}"
+    path = exact(entry.get("path")) or f"{path}/{part}"
     roles = (*roles, *_roles(entry.get("realmRoles"), entry.get("clientRoles")))
     yield Group(name, path, [*roles], bool(mapping(entry.get("attributes"))))
     listed = entry.get("subGroups")
@@ -258,7 +260,7 @@ class Roles:
         the group.
         """
         direct = _roles(entry.get("realmRoles"), entry.get("clientRoles"))
-        paths = texts(entry.get("groups"))
+        paths = exact_texts(entry.get("groups"))
         groups = [self._realm.groups[path] for path in paths if path in self._realm.groups]
         by_group = [role for group in groups for role in group.roles]
         names = [

@@ -12,6 +12,8 @@ from sso.flow.profile_claims import TEXT_CLAIMS
 NO_EMAIL = "there is no email address"
 APPS, KEYS, CODES = "authenticator apps", "passkeys and security keys", "recovery codes"
 IDENTITIES = "links to other identity providers"
+KEYS_OF_OTHERS = f"{KEYS} that somebody else has, too"
+LINKS_OF_OTHERS = f"{IDENTITIES} that somebody else has, too"
 SHOWN = 100  # characters of an email address in a report
 _MOST = 3000  # characters of a text; every limit for what is stored is lower
 
@@ -118,6 +120,17 @@ class Person:
 
 def text(value: Any) -> str:
     return value.strip()[:_MOST] if isinstance(value, str) else ""
+
+
+def exact(value: Any) -> str:
+    """Return a text with the spaces around it, for names that differ by them."""
+    return value[:_MOST] if isinstance(value, str) else ""
+
+
+def exact_texts(value: Any) -> list[str]:
+    """Return the non-empty texts of a list, with the spaces around them."""
+    items = map(exact, value) if isinstance(value, list) else ()
+    return [item for item in items if item]
 
 
 def texts(value: Any) -> list[str]:

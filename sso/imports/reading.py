@@ -9,7 +9,7 @@ from sso.config import email_addresses
 from sso.crypto import foreign_hashes
 from sso.imports import files, formats
 from sso.imports.files import Advance, Scratch
-from sso.imports.person import SHOWN, FileProblem, Person
+from sso.imports.person import KEYS_OF_OTHERS, LINKS_OF_OTHERS, SHOWN, FileProblem, Person
 
 # A reader, and the number of times that it reads the file.
 FORMATS: Mapping[str, tuple[Callable[[Path, Scratch, Advance, bool], Iterator[Person]], int]] = {
@@ -64,7 +64,10 @@ def methods(kind: str, path: Path, most: int) -> set[str]:
 
 
 def finished(person: Person, source: str, scratch: Scratch) -> str | None:
-    """Normalize the email address, and set the user's ID. Returns why that cannot be done."""
+    """Normalize the email address, set the user's ID, and leave out factors of an earlier person.
+
+    Returns why that cannot be done.
+    """
     try:
         person.email = email_addresses.normalized(person.email)
         person.email.encode()
@@ -82,7 +85,27 @@ def finished(person: Person, source: str, scratch: Scratch) -> str | None:
         if before := scratch.put("id", person.user_id.hex, person.where):
             person.detail = f"see {before}"
             return "another in the file has the same ID"
+    _leave_out_factors(person, scratch)
     return None
+
+
+def _leave_out_factors(person: Person, scratch: Scratch) -> None:
+    """Leave out passkeys and links that an earlier person of the file has: one of both lies."""
+    factors = person.factors
+    keys = [key for key in factors.passkeys if _is_first(person, "key", key.credential_id, scratch)]
+    links = [
+        link for link in factors.identities
+        if _is_first(person, "link", "\n".join(link[1:]), scratch)
+    ]  # fmt: skip
+    if len(keys) < len(factors.passkeys):
+        person.lost.append(KEYS_OF_OTHERS)
+    if len(links) < len(factors.identities):
+        person.lost.append(LINKS_OF_OTHERS)
+    factors.passkeys, factors.identities = keys, links
+
+
+def _is_first(person: Person, kind: str, key: str, scratch: Scratch) -> bool:
+    return scratch.put(kind, key, person.where) in (None, person.where)
 
 
 def _id(text: str, source: str) -> UUID:

@@ -19,7 +19,7 @@ from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
 from sso.flow import moments
 from sso.flow.attributes import IMPORT, Party
-from sso.imports.person import SHOWN, Person
+from sso.imports.person import SHOWN, Factors, Person
 from sso.models import User
 from sso.services import attributes, checks, ends, roles
 from sso.services.checks import Invalid
@@ -134,13 +134,17 @@ class Fate(StrEnum):
 
 @dataclass
 class Outcome:
-    """`reason`: why not. `left_out`: what was not taken over of somebody who was imported."""
+    """`reason`: why not. `left_out`: what was not taken over of somebody who was imported.
+
+    `factors`: those that were taken over; only a migration takes them.
+    """
 
     person: Person
     fate: Fate = Fate.SKIPPED
     reason: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    factors: Factors = field(default_factory=Factors)
     ends_at: datetime | None = None
     group_ends: dict[str, str] = field(default_factory=dict)
     method: str | None = None
@@ -152,7 +156,8 @@ class Outcome:
 class Rules:
     """The operator's options. `source`: the name for the audit trail.
 
-    `methods`: those of earlier hashes, and the decisions on those of the file.
+    `methods`: those of earlier hashes, and the decisions on those of the file. `client_ids`: of the
+    clients that come from there, in a migration.
     """
 
     source: str
@@ -160,6 +165,7 @@ class Rules:
     drop_passwords: bool = False
     is_plan: bool = False
     methods: Methods = field(default_factory=lambda: Methods(()))
+    client_ids: Collection[str] = ()
 
 
 @audit.acting

@@ -92,11 +92,16 @@ _OF_STAFF = "administers this server: to take changes of administrators, --allow
 _OVERWRITE = "to take it from there: --overwrite"
 
 
+def client_ids(source: str) -> set[str]:
+    """Return the IDs of the clients that came from a source."""
+    return migrated.keys(CLIENT, source)
+
+
 def plan_clients(new: Sequence[NewClient], source: str, *, overwrite: bool) -> list[PlannedClient]:
     """Compare clients with those that are here; writes nothing, locks nothing."""
-    client_ids = [client.client_id for client in new]
-    rows, taken = stored_clients.detached(client_ids), migrated.taken(CLIENT, source, client_ids)
-    originals = secret_hashes.originals(client_ids)
+    ids = [client.client_id for client in new]
+    rows, taken = stored_clients.detached(ids), migrated.taken(CLIENT, source, ids)
+    originals = secret_hashes.originals(ids)
     for row in rows.values():
         row.secret_digest = originals.get((row.client_id, row.secret_digest), row.secret_digest)
     return [
@@ -279,23 +284,33 @@ def take_people(
     for outcome in outcomes:
         if outcome.fate is importing.Fate.EXISTS and str(outcome.person.user_id) in taken:
             outcome.reason = TAKEN_BEFORE
+    imported = [
+        outcome for outcome in outcomes
+        if outcome.fate is importing.Fate.IMPORTED and outcome.person.user_id
+    ]  # fmt: skip
+    fit = migrated_factors.of_new((o.person.factors for o in imported), rules.client_ids)
+    for outcome, (taken_factors, lost) in zip(imported, fit, strict=True):
+        outcome.factors = taken_factors
+        outcome.left_out += lost
     candidates = [
         person for user_id, person in ids.items()
         if user_id in present and (overwrite or str(user_id) in taken)
     ]  # fmt: skip
     updates += _changed(actor, candidates, taken, rules, overwrite)
     if not rules.is_plan:
-        added = [o.person for o in outcomes if o.fate is importing.Fate.IMPORTED]
-        whole = {person.user_id: ids[person.user_id] for person in added if person.user_id}
         db.session.flush()
-        factors = {user_id: person.factors for user_id, person in whole.items()}
-        migrated_factors.take(actor, factors)
-        _record([*whole.values()], rules.source)
+        by_user = {o.person.user_id: o.factors for o in imported if o.person.user_id}
+        migrated_factors.take(actor, by_user, rules.client_ids)
+        _record([ids[user_id] for user_id in by_user], rules.source)
     return outcomes, updates
 
 
-def _record(people: Sequence[Person], source: str) -> None:
-    """Record people of an export, each with the version that is here now."""
+def _record(people: Sequence[Person], source: str, before: Iterable[str] = ()) -> None:
+    """Record people of an export, each with the version that is here now.
+
+    `before`: labels of factors that were taken earlier. An export without them forgets none: they
+    may have been removed here, and come back in the next one.
+    """
     db.session.flush()
     versions = migrated.versions([person.user_id for person in people if person.user_id])
     records = [
@@ -304,7 +319,7 @@ def _record(people: Sequence[Person], source: str) -> None:
             {
                 **digests(person),
                 "version": versions[person.user_id],
-                "factors": person.factors.labels(),
+                "factors": list(dict.fromkeys([*person.factors.labels(), *before])),
             },
         )
         for person in people
@@ -333,6 +348,7 @@ def _changed(
         return []
     user_ids = [person.user_id for person in news if person.user_id]
     versions = migrated.versions(user_ids)
+    owners, _ = users.existing([person.email for person in news], ())
     present = () if rules.allow_admins else memberships.users(user_ids)
     staff = {user.id for user in present if roles.rights_of(user.groups)}
     updates = []
@@ -348,12 +364,14 @@ def _changed(
             update.fate, update.why = Fate.KEPT, _OF_STAFF
         elif version != record.get("version") and not overwrite:
             update.fate, update.why = Fate.KEPT, CHANGED_TOO
+        elif owners.get(person.email, person.user_id) != person.user_id:
+            update.fate, update.why = Fate.NOT_TAKEN, importing.SAME_EMAIL
         updates.append(update)
     return updates
 
 
 @audit.acting
-def change_person(actor: Actor, update: Update, source: str) -> None:
+def change_person(actor: Actor, update: Update, rules: Rules) -> None:
     """Change a person here as the export says, in a transaction of this person alone.
 
     The first second factor ends all sessions and grants that the person has here. Nobody is mailed,
@@ -385,10 +403,12 @@ def change_person(actor: Actor, update: Update, source: str) -> None:
         password_hashes.note_foreign_hashes({outcome.method} if outcome.method else set())
         credentials.take_over_password(actor, user, person.password_hash)
     had_factors = bool(factors.of_user(user_id))
-    migrated_factors.take(actor, {user_id: update.person.factors}, {user_id: update.factors})
+    migrated_factors.take(
+        actor, {user_id: update.person.factors}, rules.client_ids, {user_id: update.factors}
+    )
     if not had_factors and factors.of_user(user_id):
         second_factors.end_what_was_before(user)
-    _record([update.person], source)
+    _record([update.person], rules.source, update.factors)
 
 
 def digests(person: Person) -> dict[str, str]:

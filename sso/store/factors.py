@@ -83,8 +83,14 @@ def present(
     """
     apps = lists.rows_with(select(TotpSecret.user_id), TotpSecret.user_id, user_ids)
     codes = lists.rows_with(select(RecoveryCode.user_id), RecoveryCode.user_id, user_ids)
-    keys = lists.rows_with(select(Passkey.credential_id), Passkey.credential_id, credential_ids)
-    return {row[0] for row in apps}, {row[0] for row in codes}, {row[0] for row in keys}
+    return {row[0] for row in apps}, {row[0] for row in codes}, registered(credential_ids)
+
+
+def registered(credential_ids: Iterable[str]) -> set[str]:
+    """Return those of these credentials that are registered, by whomever."""
+    keys = {*credential_ids}
+    rows = lists.rows_with(select(Passkey.credential_id), Passkey.credential_id, keys)
+    return {row[0] for row in rows}
 
 
 class Exported(NamedTuple):

@@ -29,10 +29,10 @@ def taken(kind: str, source: str, keys: Collection[str]) -> dict[str, dict[str, 
     return by_key
 
 
-def known(kind: str, keys: Collection[str]) -> set[str]:
-    """Return those of these keys that were taken over, from whichever source."""
-    rows = lists.rows_with(select(Migrated.key).where(Migrated.kind == kind), Migrated.key, keys)
-    return {row.key for row in rows}
+def keys(kind: str, source: str) -> set[str]:
+    """Return the keys of what was taken from a source."""
+    statement = select(Migrated.key).where(Migrated.kind == kind, Migrated.source == source)
+    return set(db.session.scalars(statement))
 
 
 def note(kind: str, source: str, taken: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -15,7 +15,7 @@ from sso.crypto import foreign_hashes
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
 from sso.models import Attribute, AuditEvent, Client, Group, Mail, Migrated, User
-from sso.services import accounts, clients, migrating
+from sso.services import accounts, clients, importing, migrating
 from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
 from sso.store import users
@@ -392,11 +392,11 @@ def test_a_person_whom_somebody_changes_at_this_moment_is_kept(
     migrate(ACME)
     real = migrating.change_person
 
-    def late(actor: audit.Actor, update: migrating.Update, source: str) -> None:
+    def late(actor: audit.Actor, update: migrating.Update, rules: importing.Rules) -> None:
         assert update.person.user_id
         accounts.update(OLGA, update.person.user_id, name="Ours")
         db.session.commit()
-        real(actor, update, source)
+        real(actor, update, rules)
 
     monkeypatch.setattr(migrating, "change_person", late)
     assert migrate(with_dana(lastName="New"))["people"]["updates"] == {"kept": 1}

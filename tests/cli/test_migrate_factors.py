@@ -9,6 +9,7 @@ from uuid import UUID
 
 import cbor2
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from flask import Flask
 from sqlalchemy import select
 
@@ -41,6 +42,8 @@ CORP = OidcProvider(
     client_secret="y",
 )  # fmt: skip
 Run = Callable[..., Any]
+_POINT = ec.generate_private_key(ec.SECP256R1()).public_key().public_numbers()
+COSE = cbor2.dumps({1: 2, 3: -7, -1: 1, -2: _POINT.x.to_bytes(32), -3: _POINT.y.to_bytes(32)})
 
 
 @pytest.fixture
@@ -183,9 +186,9 @@ def test_apps_of_another_kind_are_named(
 
 def test_broken_passkeys_and_foreign_codes_are_named(migrate: Run) -> None:
     broken = [
-        passkey(b"", b"key"), passkey(b"id", b""), passkey(b"x" * 1024, b"key"),
-        passkey(b"id", b"key", counter=-1), passkey(b"id", b"key", counter="many"),
-        passkey(b"id", b"key", counter=True), {"type": "webauthn"},
+        passkey(b"", COSE), passkey(b"id", b""), passkey(b"x" * 1024, COSE),
+        passkey(b"id", COSE, counter=-1), passkey(b"id", COSE, counter="many"),
+        passkey(b"id", COSE, counter=True), {"type": "webauthn"},
     ]  # fmt: skip
     report = migrate([dana(*broken, recovery_codes("A" * 12, algorithm="RS256"))], "--plan",
                      "--rp-id", "localhost")  # fmt: skip
@@ -219,8 +222,10 @@ def test_a_second_run_brings_what_is_new(app: Flask, migrate: Run, clock: Clock)
     ("before", "after", "ends"),
     [
         pytest.param([], [otp()], True, id="first an app"),
-        pytest.param([], [passkey(b"id", b"key")], True, id="first a passkey"),
-        pytest.param([otp()], [otp(), passkey(b"id", b"key")], False, id="a passkey beside an app"),
+        pytest.param([], [exported(Authenticator())], True, id="first a passkey"),
+        pytest.param(
+            [otp()], [otp(), exported(Authenticator())], False, id="a passkey beside an app"
+        ),
         pytest.param([], [], False, id="no factor"),
         pytest.param([], [recovery_codes("A" * 12)], False, id="codes alone"),
         pytest.param([], [otp(digits=8)], False, id="another app"),

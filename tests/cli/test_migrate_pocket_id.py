@@ -22,6 +22,13 @@ from tests.support.each import each
 from tests.support.pocket_id import DANA, SECRET, STAFF, client, user, write, write_postgresql
 from tests.support.second_factors import sign_in_by_passkey
 
+# COSE of the base point of P-256.
+POINT = cbor2.dumps({1: 2, 3: -7, -1: 1} | {
+    number: bytes.fromhex(digits) for number, digits in (
+        (-2, "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"),
+        (-3, "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"),
+    )
+})  # fmt: skip
 Run = Callable[..., Any]
 RP = ("--rp-id", "localhost")
 PEOPLE = {
@@ -222,7 +229,7 @@ def test_the_same_from_postgresql(
             {"key": "costCenter", "value": "42", "user_id": others[0]},
         ],
         "webauthn_credentials": [
-            {"name": "k", "credential_id": b"\x00\xffid", "public_key": b"\x00\xffkey",
+            {"name": "k", "credential_id": b"\x00\xffid", "public_key": POINT,
              "transport": b'["usb"]', "user_id": others[1]},
         ],
         "user_authorized_oidc_clients": [

@@ -10,6 +10,8 @@ import pytest
 from sso.imports import keycloak_clients, keycloak_people, keycloak_realm
 from sso.imports.drafts import Answers, Draft
 from sso.imports.findings import Fate
+from sso.imports.keycloak_credentials import Here
+from sso.imports.keycloak_people import AttributeNames
 from sso.imports.keycloak_realm import Realm, Role, Roles
 from sso.imports.person import FileProblem, Person
 from tests.support.each import each
@@ -35,7 +37,8 @@ def draft(folder: Path, entry: dict[str, Any], answers: Answers | None = None) -
 def people(folder: Path, content: dict[str, Any]) -> list[Person]:
     of = read(folder, content)
     return list(keycloak_people.read(
-        [folder / "realm.json"], Roles(of), "keycloak", lambda _: None, Counter()
+        [folder / "realm.json"], Roles(of), "keycloak", lambda _: None, Counter(), Here(),
+        AttributeNames(of),
     ))  # fmt: skip
 
 
@@ -358,7 +361,7 @@ ROLES = realm(
          {"phone_number": "+31 15", "phone_number_verified": True, "middle_name": "M."}),
         ({"phoneNumber": ["+31 15"], "phoneNumberVerified": ["no"]}, {"phone_number": "+31 15"}),
         ({"phoneNumberVerified": ["true"]}, {}),
-        ({"phoneNumber": ["1"], "phone_number": ["2"]}, {"phone_number": "2"}),
+        ({"phoneNumber": ["1"], "phone_number": ["2"]}, {"phone_number": "1"}),
         ({"street": ["1 Mill Lane", "2"], "locality": ["Delft"], "country": [""]},
          {"address": {"street_address": "1 Mill Lane", "locality": "Delft"}}),
         ({"street": 7, "locality": None}, {}),
@@ -505,5 +508,7 @@ def test_an_export_in_several_files(tmp_path: Path) -> None:
     of = keycloak_realm.read(paths, lambda _: None)
     assert (of.name, [entry["clientId"] for entry in of.clients]) == ("acme", ["c"])
     counts = Counter[str]()
-    persons = keycloak_people.read(paths, Roles(of), "keycloak", lambda _: None, counts)
+    persons = keycloak_people.read(
+        paths, Roles(of), "keycloak", lambda _: None, counts, Here(), AttributeNames(of)
+    )
     assert [person.email for person in persons] == ["dana@example.com", "erin@example.com"]
