@@ -4,8 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -21,19 +19,12 @@ from sso.models import Mail
 from sso.store import prepared
 from tests.support.factories import make_user
 from tests.support.processes import ROOT
+from tests.support.programs import Program
 
 pytestmark = pytest.mark.slow
 
 ROWS = 1500
 NEW, OLD = "a new secret key for tests, and for tests alone", "the secret key that was used before"
-PROGRAM = """
-import sys
-from sso.cli import output as progress
-progress.AFTER = 0
-sys.argv[0] = "flask"
-from flask.cli import main
-main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,23 +51,25 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "SSO_DATABASE_URL": url, **secrets}
 
 
-def command(environ: dict[str, str], *arguments: str, error: int) -> str:
-    """Run a command that succeeds; gives its standard output."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=error, text=True, check=True,
+def command(
+    environ: dict[str, str], *arguments: str, out: Path, error: Path, terminal: Path | None = None
+) -> None:
+    """Run a command that succeeds."""
+    program = Program(
+        "tests.support.impatient_flask", arguments, cwd=ROOT, env=environ,
+        stdin=terminal or Path(os.devnull), stdout=out, stderr=error,
     )  # fmt: skip
-    return done.stdout
+    assert program.wait(60) == 0, arguments
 
 
-def on_terminal(environ: dict[str, str], *arguments: str) -> tuple[str, str]:
+def on_terminal(environ: dict[str, str], *arguments: str, out: Path) -> tuple[str, str]:
     """Standard output, and what is seen on the terminal to which standard error goes."""
     ours, theirs = pty.openpty()
     try:
-        out = command(environ, *arguments, error=theirs)
+        command(environ, *arguments, out=out, error=Path(os.ttyname(theirs)))
     finally:
         os.close(theirs)
-    return out, b"".join(_until_closed(ours)).decode()
+    return out.read_text(), b"".join(_until_closed(ours)).decode()
 
 
 def _until_closed(terminal: int) -> Iterator[bytes]:
@@ -100,7 +93,7 @@ def test_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
         (environ, "Authenticator apps", ["key", "reencrypt"]),
         (environ, "Deleting expired rows", ["purge"]),
     ):
-        out, seen = on_terminal(settings, *arguments)
+        out, seen = on_terminal(settings, *arguments, out=tmp_path / label)
         shown = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen)
         bars = [line for line in re.split("[\r\n]+", shown) if line.startswith(f"{label}  [")]
         assert bars, (label, seen)
@@ -109,13 +102,14 @@ def test_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_elsewhere_it_is_quiet(environ: dict[str, str], tmp_path: Path) -> None:
-    out, seen = on_terminal(environ, "backup", str(tmp_path / "one"), "--json")
+    arguments = ("backup", str(tmp_path / "one"), "--json")
+    out, seen = on_terminal(environ, *arguments, out=tmp_path / "out")
     assert (json.loads(out)["rows"]["users"], seen) == (1, "")
-    reading, writing = os.pipe()
-    command(environ, "backup", str(tmp_path / "two"), error=writing)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        assert "Backing up" not in pipe.read()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reading:
+        command(environ, "backup", str(tmp_path / "two"), out=tmp_path / "out", error=pipe)
+        assert "Backing up" not in reading.read()
 
 
 CHANGES = [
@@ -138,20 +132,14 @@ def test_audit_events_are_no_part_of_what_a_terminal_shows(
     path.write_text('format = 1\n[[users]]\nemail = "fay@example.com"\nname = "Fay"\n')
     changes = [[str(path) if word == "FILE" else word for word in words] for words in CHANGES]
     ours, theirs = pty.openpty()
+    terminal = Path(os.ttyname(theirs))
     for words in changes:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *words],
-            cwd=ROOT, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, check=False,
-        )  # fmt: skip
-        shown = os.read(ours, 100_000).decode()
-        assert done.returncode == 0, shown
-        assert "sso.audit" not in shown
+        command(environ, *words, out=terminal, error=terminal, terminal=terminal)
+        assert "sso.audit" not in os.read(ours, 100_000).decode()
     os.close(theirs)
     os.close(ours)
     path.write_text('format = 1\n[[users]]\nemail = "gil@example.com"\nname = "Gil"\n')
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "apply", str(path)],
-        cwd=ROOT, env=environ, capture_output=True, check=True,
-    )  # fmt: skip
-    assert b"user_created" in done.stderr
-    assert b"sso.audit" not in done.stdout
+    out, error = tmp_path / "out", tmp_path / "error"
+    command(environ, "apply", str(path), out=out, error=error)
+    assert "user_created" in error.read_text()
+    assert "sso.audit" not in out.read_text()
