@@ -31,12 +31,14 @@ class Program:
         stdout: Path,
         stderr: Path | None = None,
         stdin: Path = Path(os.devnull),
+        is_session: bool = False,
     ) -> None:
+        """`is_session`: a terminal among the files becomes its own, for questions and answers."""
         self.args = (module, *arguments)
         stdout.touch()  # it may be read before the program writes
         files = [str(stdin), str(stdout), str(stderr or stdout)]
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
-        given = (self.args, str(cwd), dict(env), files, descriptors)
+        given = (self.args, str(cwd), dict(env), files, descriptors, is_session)
         self._process = _context.Process(target=_run, args=given, daemon=True)
         self._process.start()
         self.pid = self._process.pid or 0
@@ -71,8 +73,11 @@ def _run(
     env: Mapping[str, str],
     files: Sequence[str],
     descriptors: tuple[int, int],
+    is_session: bool,
 ) -> None:
     """Be the program, in a process of its own."""
+    if is_session:
+        os.setsid()
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
