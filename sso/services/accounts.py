@@ -180,6 +180,8 @@ def update(
     )
     _provision(user, provisioned)  # after the queries above, which would write the user name
     _flush(user)
+    if user.email != before["email"]:
+        roles.require_may_free_email(actor, user)
     if disabled is False:
         roles.require_may_enable(actor, user)
     switch(user, before, email_verified, disabled, within_limits=roles.is_limited(actor))
@@ -230,8 +232,12 @@ def enable(actor: Actor, user: User) -> None:
 
 @audit.acting
 def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
-    """Delete a user with sessions, grants, tokens and consents; `is_own` is confirmed by mail."""
+    """Delete a user with sessions, grants, tokens and consents; `is_own` is confirmed by mail.
+
+    Raises `NotAllowed`.
+    """
     _lock(actor, user, keeps_access=False)
+    roles.require_may_free_email(actor, user)
     revocation.everything_of_user(user.id, "user_deleted")
     api_tokens.end_of(actor, [user.id], "owner_deleted")
     users.remove(user)

@@ -28,6 +28,10 @@ _OTHER_FIELDS = N_("Only those who manage all applications can change this: %(na
 _DISABLED_BY_OTHERS = N_(
     "Somebody with more permissions than you have disabled this. Ask an administrator to enable it."
 )
+_EMAIL_OF_DISABLED = N_(
+    "Somebody with more permissions than you have disabled this account. Ask an administrator to "
+    "delete it or to change its email."
+)
 _GROWING = N_(
     "You can add only people whom you manage already to a group whose members you manage."
 )
@@ -153,10 +157,31 @@ def may_enable(actor: Actor, thing: User | Client) -> bool:
     return isinstance(thing, User) and thing.is_only_ended
 
 
+def why_not_enable(actor: Actor, thing: User | Client) -> str | None:
+    """Return why the actor may not enable this (see `may_enable`); `None` if nothing forbids it."""
+    return None if may_enable(actor, thing) else _DISABLED_BY_OTHERS
+
+
 def require_may_enable(actor: Actor, thing: User | Client) -> None:
     """Raise `NotAllowed` unless the actor may enable this (see `may_enable`)."""
-    if not may_enable(actor, thing):
-        raise NotAllowed(_DISABLED_BY_OTHERS)
+    if reason := why_not_enable(actor, thing):
+        raise NotAllowed(reason)
+
+
+def why_not_free_email(actor: Actor, user: User) -> str | None:
+    """Return why the actor may not delete this user or change the email; `None` if nothing forbids
+    it.
+
+    A new account with the email would be enabled, and applications that know people by it would
+    take it for the old one. So only those who may enable the user may free it.
+    """
+    return None if may_enable(actor, user) else _EMAIL_OF_DISABLED
+
+
+def require_may_free_email(actor: Actor, user: User) -> None:
+    """Raise `NotAllowed` unless the actor may delete this user and change the email."""
+    if reason := why_not_free_email(actor, user):
+        raise NotAllowed(reason)
 
 
 def may_help(actor: Actor, user: User) -> bool:

@@ -40,6 +40,7 @@ from sso.services import (
     roles,
 )
 from sso.services.changes import ListEdit
+from sso.services.checks import Invalid
 from sso.store import named_groups, users
 from tests.conftest import Clock
 from tests.support.administration import staff_of
@@ -524,6 +525,74 @@ def test_whom_both_disabled_only_the_one_without_limits_enables(app: Flask, firs
         db.session.commit()
         accounts.disable(by, loaded(dana))  # nothing of before counts
         accounts.enable(by, loaded(dana))
+
+
+def change_email(by: Actor, user: User) -> None:
+    accounts.update(by, user.id, email="elsewhere@example.com")
+
+
+@pytest.mark.parametrize("free", [accounts.delete, change_email])
+@pytest.mark.parametrize("disabled_by", ["hr", ADMINS, "all-hr", "command", "nobody"])
+def test_a_limited_role_does_not_free_the_email_of_whom_others_disabled(
+    app: Flask, disabled_by: str, free: Callable[[Actor, User], None]
+) -> None:
+    """Otherwise it would create an enabled account with this email."""
+    operators = {name: staff_of(app, name) for name in ("hr", "all-hr", ADMINS)}
+    operators["command"] = Actor("olga")
+    by, dana = operators["hr"], make_user(app, groups=["paris"])
+    new: dict[str, Any] = {"email": dana.email, "name": "Dana", "groups": ["paris"]}
+    with app.app_context():
+        if disabled_by != "nobody":
+            accounts.disable(operators[disabled_by], loaded(dana))
+            db.session.commit()
+        if disabled_by in ("hr", "nobody"):
+            free(by, loaded(dana))
+            db.session.flush()
+            accounts.create(by, **new)
+            return
+        with pytest.raises(NotAllowed, match="delete it or to change its email"):
+            free(by, loaded(dana))
+        db.session.rollback()
+        with pytest.raises(Invalid, match="already a user"):
+            accounts.create(by, **new)
+        db.session.rollback()
+        # The same email, and other fields, are no obstacle.
+        accounts.update(by, dana.id, email=" DANA@example.com", name="Dana D.")
+        db.session.commit()
+        assert loaded(dana).is_disabled
+        for unlimited in (operators["all-hr"], Actor("olga"), Actor("Entra", token="1")):
+            free(unlimited, loaded(dana))
+            db.session.rollback()
+
+
+@pytest.mark.parametrize("is_worked", [False, True])
+@pytest.mark.parametrize("seconds", [-1, 0, 1])
+@pytest.mark.parametrize("free", [accounts.delete, change_email])
+def test_a_limited_role_frees_the_email_of_whose_account_has_ended(
+    app: Flask, clock: Clock, is_worked: bool, seconds: int, free: Callable[[Actor, User], None]
+) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    clock.stand_still()
+    end = clock.time + timedelta(days=1)
+    with app.app_context():
+        accounts.update(Actor("olga"), dana.id, ends_at=moments.text_of(end))
+        db.session.commit()
+        clock.time = end + timedelta(seconds=seconds)
+        if is_worked:
+            accounts.end_due(audit.SYSTEM)
+            db.session.commit()
+        free(by, loaded(dana))
+
+
+def test_a_limited_role_does_not_free_the_email_of_whom_a_directory_disabled(app: Flask) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        users.set_disabled(loaded(dana), True)  # as `identities.disable_user` does
+        db.session.commit()
+        for free in (accounts.delete, change_email):
+            with pytest.raises(NotAllowed, match="delete it or to change its email"):
+                free(by, loaded(dana))
+            db.session.rollback()
 
 
 def test_a_limited_role_moves_an_end_that_has_passed(app: Flask, clock: Clock) -> None:

@@ -40,8 +40,8 @@ class Action(Generic[T]):
     `question`: a text, which may use the variables of the resource, or a function. `done`: the
     message on the next page. `run`: the service call. `needs`: the permissions of which one is
     needed, besides that for the page. `applies`: False if the action does not apply now.
-    `is_allowed`: False if the service would refuse it; then there is no button. `ends`: the access
-    that it ends. `version`: the state that the page shows, as text; `run` receives the
+    `refusal`: why the service would refuse it; then there is no button. `ends`: the access that it
+    ends. `version`: the state that the page shows, as text; `run` receives the
     version on which the decision was based. `sends_mail`: `run` returns False if no email is sent.
     `is_removal`: the next page is the list.
     """
@@ -51,7 +51,7 @@ class Action(Generic[T]):
     done: str
     run: Callable[..., Any]
     applies: Callable[[T], bool] = lambda _: True
-    is_allowed: Callable[[Actor, T], bool] = lambda _actor, _item: True
+    refusal: Callable[[Actor, T], str | None] = lambda _actor, _item: None
     ends: Sequence[str] = ()
     warnings: Callable[[T], Iterable[str]] = lambda _: ()
     version: Callable[[T], str] | None = None
@@ -137,7 +137,7 @@ class Resource(Generic[T]):
                 action.is_danger,
             )
             for name, action in self.offered(item).items()
-            if action.is_allowed(actor, item)
+            if action.refusal(actor, item) is None
         ]
 
     def url(self, item: T) -> str:

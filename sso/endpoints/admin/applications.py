@@ -84,7 +84,7 @@ APPLICATION: Resource[Client] = Resource(
             done=N_("The application was enabled."),
             run=lambda actor, client: clients.enable(actor, client.client_id),
             applies=lambda client: client.disabled_at is not None,
-            is_allowed=roles.may_enable,
+            refusal=roles.why_not_enable,
         ),
         "delete": Action(
             label=N_("Delete the application"),

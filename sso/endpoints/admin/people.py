@@ -115,7 +115,7 @@ ACTIONS: dict[str, Action[User]] = {
         done=N_("The account was enabled."),
         run=accounts.enable,
         applies=lambda user: user.is_disabled,
-        is_allowed=roles.may_enable,
+        refusal=roles.why_not_enable,
         needs=permissions.WRITE_PEOPLE,
     ),
     "delete": Action(
@@ -125,6 +125,7 @@ ACTIONS: dict[str, Action[User]] = {
         ),
         done=N_("The account was deleted."),
         run=accounts.delete,
+        refusal=roles.why_not_free_email,
         ends=ENDS["user deleted"],
         warnings=_api_tokens,
         is_danger=True,

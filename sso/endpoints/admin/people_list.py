@@ -17,6 +17,7 @@ from sso.endpoints.admin.actions import Action
 from sso.endpoints.admin.admin_page import Refusal, Total
 from sso.endpoints.admin.forms import SelectionForm
 from sso.endpoints.admin.people import ACTIONS, PERSON, state_of
+from sso.endpoints.admin.several import Row, applicability
 from sso.flow import moments, permissions
 from sso.flow.decision import ENDS
 from sso.flow.permissions import Needs, Permission
@@ -258,6 +259,7 @@ def _act_on_several(form: SelectionForm, title: str) -> Response:
     if refusal.is_refused:
         chosen = _chosen(form)
     action = ACTIONS.get(task)
+    rows = [Row(str(user.id), user.name, user.email, *_state(action, user)) for user in chosen]
     return admin_page.form_page(
         "admin/selected.html",
         "people",
@@ -267,9 +269,9 @@ def _act_on_several(form: SelectionForm, title: str) -> Response:
         name="person",
         count=gettext(
             "People whom this applies to: %(count)s",
-            count=format_decimal(sum(_applies(action, user) for user in chosen)),
+            count=format_decimal(sum(row.applies for row in rows)),
         ),
-        rows=[(user.id, user.name, user.email, _applies(action, user)) for user in chosen],
+        rows=rows,
         ends=_ends(task, action),
         is_danger=task in (REMOVE, "disable", "sign-out"),
         needs_group=action is None,
@@ -308,6 +310,10 @@ def _applies(action: Action[User] | None, user: User) -> bool:
         and action.holds_for(staff, user.groups)
         and action.applies(user)
     )
+
+
+def _state(action: Action[User] | None, user: User) -> tuple[bool, str | None]:
+    return applicability(action, user, is_offered=_applies(action, user))
 
 
 def _carry_out(actor: Actor, task: str, group: str, people: Sequence[User]) -> None:

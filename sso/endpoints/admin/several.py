@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from flask_babel import format_decimal, gettext
@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 
 from sso.audit import Actor
 from sso.endpoints.admin import access, admin_page
-from sso.endpoints.admin.actions import Resource
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.admin_page import Refusal
 from sso.endpoints.admin.forms import SelectionForm
 from sso.i18n import N_
@@ -22,6 +22,18 @@ T = TypeVar("T")
 DONE = "several"  # the result of all of them
 _NONE = Message("Choose at least one entry.")
 SAVED = N_("The changes were saved for the entries that you chose.")
+
+
+class Row(NamedTuple):
+    """An object on the page that asks. `refusal`: why the action is not possible, if it would be
+    refused.
+    """
+
+    key: str
+    title: str
+    detail: str
+    applies: bool
+    refusal: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +107,8 @@ class Several(Generic[T]):
         self, name: str, chosen: Sequence[T], form: SelectionForm, refusal: Refusal, back: str
     ) -> Response:
         action = self.resource.actions[name]
-        rows = [(*self.line(item), name in self.resource.offered(item)) for item in chosen]
-        applicable = format_decimal(sum(row[-1] for row in rows))
+        rows = [self._row(name, item) for item in chosen]
+        applicable = format_decimal(sum(row.applies for row in rows))
         return admin_page.form_page(
             "admin/selected.html",
             self.resource.section,
@@ -110,6 +122,18 @@ class Several(Generic[T]):
             is_danger=action.is_danger,
             back=back,
         )
+
+    def _row(self, name: str, item: T) -> Row:
+        is_offered, action = name in self.resource.offered(item), self.resource.actions[name]
+        return Row(*self.line(item), *applicability(action, item, is_offered=is_offered))
+
+
+def applicability(
+    action: Action[T] | None, item: T, *, is_offered: bool
+) -> tuple[bool, str | None]:
+    """Return whether an action applies to an object, and why the service would refuse it."""
+    refusal = action.refusal(access.staff().actor, item) if action and is_offered else None
+    return is_offered and refusal is None, refusal
 
 
 def uuids(texts: Iterable[str]) -> list[UUID]:

@@ -236,12 +236,56 @@ def test_the_button_that_enables(
     clock.move(seconds=2)
     page = browser.open(f"{ADMIN}/person?id={dana.id}")
     assert ("do=enable" in page.html) is is_shown
-    assert "do=delete" in page.html
+    assert ("do=delete" in page.html) is is_shown
+    browser.open(f"{ADMIN}/person/edit?id={dana.id}")
+    page = browser.send(email="new@example.com")
+    assert ("to change its email" in page.html) is not is_shown
     browser.open(f"{ADMIN}/person/act?id={dana.id}&do=enable")
     page = browser.send()
     assert ("Somebody with more permissions than you" in page.html) is not is_shown
     with app.app_context():
         assert (users.find(dana.id) or dana).is_disabled is not is_shown
+
+
+def test_a_person_whom_others_disabled_is_not_deleted(app: Flask, hr: StaffBrowser) -> None:
+    dana = make_user(app, groups=["paris"])
+    with app.app_context():
+        accounts.disable(staff_of(app, "all-hr"), users.find(dana.id) or dana)
+        db.session.commit()
+    hr.open(f"{ADMIN}/person/act?id={dana.id}&do=delete")
+    assert "Ask an administrator to delete it" in hr.send().html
+    with app.app_context():
+        assert users.find(dana.id)
+
+
+def test_the_list_says_whom_the_role_cannot_enable(app: Flask, hr: StaffBrowser) -> None:
+    """Their rows are not chosen and say why; without them, the others are enabled."""
+    people = {
+        name: make_user(app, f"{name}@example.com", name=name.title(), groups=["paris"])
+        for name in ("held", "own", "active")
+    }
+    by = {"held": staff_of(app, "all-hr"), "own": staff_of(app, "hr", "lyon")}
+    with app.app_context():
+        for name, actor in by.items():
+            accounts.disable(actor, users.find(people[name].id) or people[name])
+        db.session.commit()
+    hr.open(f"{ADMIN}/people")
+    ids = [str(user.id) for user in people.values()]
+    chosen = {**hr.page.fields, "do": "enable", "person": ids}
+    page = hr.open(hr.page.url, "POST", data=chosen)
+    rows = dict(re.findall(r'value="([^"]+)"( checked| disabled|)>', page.html))
+    states = {name: rows[str(user.id)] for name, user in people.items()}
+    assert states == {"held": " disabled", "own": " checked", "active": ""}
+    assert page.html.count("Somebody with more permissions than you have disabled this.") == 1
+    assert "People whom this applies to: 1" in page.html
+    hr.send(person=str(people["own"].id))
+    with app.app_context():
+        left = {name: (users.find(user.id) or user).is_disabled for name, user in people.items()}
+    assert left == {"held": True, "own": False, "active": False}
+    # A form that names them anyway is refused as a whole.
+    page = hr.open(hr.page.url, "POST", data={**chosen, "is_confirmed": "1"})
+    assert page.status == 403
+    assert page.html.count("Somebody with more permissions than you have disabled this.") == 1
 
 
 def test_a_group_page(app: Flask, hr: StaffBrowser) -> None:
