@@ -6,7 +6,8 @@ harmless one of the same length.
 
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from urllib.parse import quote
 
 import pytest
@@ -34,13 +35,16 @@ UNITS = [
 ]  # fmt: skip
 
 
-def cpu(work: Callable[[], object], tries: int = 3) -> float:
-    def once() -> float:
+def cpu(work: Callable[[], object], enough: float = 0) -> float:
+    """The least of three tries, of which those after one that is quick enough are left out."""
+    least = float("inf")
+    for _ in range(3):
         began = time.process_time()
         work()
-        return time.process_time() - began
-
-    return min(once() for _ in range(tries))
+        least = min(least, time.process_time() - began)
+        if least < enough:
+            break
+    return least
 
 
 def text(unit: str, length: int) -> str:
@@ -61,27 +65,30 @@ def http(app: Flask) -> FlaskClient:
 
 
 def compare(
-    ask: Callable[[str], object], unit: str, harmless: str = "x", more: float = 0.1
+    ask: Callable[[str], object],
+    units: Iterable[str] = UNITS,
+    harmless: str = "x",
+    more: float = 0.1,
 ) -> None:
+    """Each of these units must take about as long as the harmless one, which is timed once."""
     ask(harmless)
-    usual = cpu(lambda: ask(harmless), 1)
-    hostile = cpu(lambda: ask(unit))
-    # A quadratic one takes 200 ms and more.
-    assert hostile < 4 * usual + more, f"{hostile * 1000:.0f} ms, {usual * 1000:.0f} ms as usual"
+    usual = cpu(lambda: ask(harmless))
+    most = 4 * usual + more  # a quadratic one takes 200 ms and more
+    took = {unit: cpu(partial(ask, unit), most) for unit in units}
+    slow = {unit: f"{seconds * 1000:.0f} ms" for unit, seconds in took.items() if seconds >= most}
+    assert not slow, f"{usual * 1000:.0f} ms as usual"
 
 
-@each("unit", UNITS)
-def test_request_lines(http: FlaskClient, unit: str) -> None:
+def test_request_lines(http: FlaskClient) -> None:
     for path in ("/", f"{BASE}/sign-in?resume=", f"{BASE}/new-password?token="):
 
         def ask(one: str, path: str = path) -> object:
             return http.get(path + text(one, LINE))
 
-        compare(ask, unit)
+        compare(ask)
 
 
-@each("unit", UNITS)
-def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str) -> None:
+def test_parameters_of_an_authorization_request(client: RelyingParty) -> None:
     http = client.app.test_client(use_cookies=False)
     names = (
         "client_id", "redirect_uri", "scope", "state", "prompt", "ui_locales", "claims",
@@ -95,11 +102,10 @@ def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str)
             value = text(one, 4000).replace("&", "%26")
             return http.get(f"{BASE}/oauth2/authorize?{query}&{name}={value}")
 
-        compare(ask, unit)
+        compare(ask)
 
 
-@each("unit", UNITS)
-def test_headers(http: FlaskClient, unit: str) -> None:
+def test_headers(http: FlaskClient) -> None:
     for name in (
         "X-Request-ID", "Cookie", "Authorization", "Accept-Language", "User-Agent", "Origin",
         "X-Forwarded-For", "X-Forwarded-Prefix", "Content-Type", "Accept", "Referer",
@@ -108,30 +114,25 @@ def test_headers(http: FlaskClient, unit: str) -> None:
         def ask(one: str, name: str = name) -> object:
             return http.get(f"{BASE}/sign-in", headers={name: header(one)})
 
-        compare(ask, unit)
+        compare(ask)
 
 
-@each("unit", UNITS)
 @pytest.mark.parametrize("name", ["sso_browser", "sso_known"])
-def test_cookies(http: FlaskClient, unit: str, name: str) -> None:
-    compare(
-        lambda one: http.get(f"{BASE}/sign-in", headers={"Cookie": f"{name}={header(one)}"}), unit
-    )
+def test_cookies(http: FlaskClient, name: str) -> None:
+    compare(lambda one: http.get(f"{BASE}/sign-in", headers={"Cookie": f"{name}={header(one)}"}))
 
 
-@each("unit", UNITS)
-def test_proxies_headers(make_app: Callable[..., Flask], unit: str) -> None:
+def test_proxies_headers(make_app: Callable[..., Flask]) -> None:
     http = make_app(SSO_TRUSTED_PROXIES="2").test_client(use_cookies=False)
     for name in ("For", "Proto", "Host", "Prefix"):
 
         def ask(one: str, name: str = name) -> object:
             return http.get(f"{BASE}/sign-in", headers={f"X-Forwarded-{name}": header(one)})
 
-        compare(ask, unit)
+        compare(ask)
 
 
-@each("unit", UNITS)
-def test_bodies_for_programs(client: RelyingParty, unit: str) -> None:
+def test_bodies_for_programs(client: RelyingParty) -> None:
     http = client.app.test_client(use_cookies=False)
     form = "application/x-www-form-urlencoded"
     for path in ("token", "revoke", "introspect", "userinfo", "end-session", "authorize"):
@@ -142,7 +143,7 @@ def test_bodies_for_programs(client: RelyingParty, unit: str) -> None:
                     f"{BASE}/oauth2/{path}", data=before + text(one, BODY), content_type=form
                 )
 
-            compare(ask, unit, more=0.15)  # a quadratic one, seconds
+            compare(ask, more=0.15)  # a quadratic one, seconds
 
 
 @pytest.mark.parametrize("path", ["oauth2/token", "oauth2/end-session", "sign-in", "sign-up"])
@@ -154,22 +155,20 @@ def test_forms_of_very_many_fields_are_refused_unread(http: FlaskClient, path: s
 
     assert ask("a=1&" * 62_000).status_code == 413
     assert ask("a=1&" * 900).status_code != 413
-    compare(lambda one: ask(one * 62_000), "a=1&", "xxxx", more=0.03)
+    compare(lambda one: ask(one * 62_000), ["a=1&"], "xxxx", more=0.03)
 
 
-@each("unit", UNITS)
-def test_the_host(app: Flask, unit: str) -> None:
+def test_the_host(app: Flask) -> None:
     def ask(one: str) -> int:
         environ = EnvironBuilder(path=f"{BASE}/sign-in").get_environ()
         environ["HTTP_HOST"] = header(one)
         return Response.from_app(app, environ).status_code
 
-    assert ask(unit) < 500
-    compare(ask, unit)
+    assert {ask(unit) for unit in UNITS} <= {200, 400}
+    compare(ask)
 
 
-@each("unit", UNITS)
-def test_basic_authentication(client: RelyingParty, unit: str) -> None:
+def test_basic_authentication(client: RelyingParty) -> None:
     http = client.app.test_client(use_cookies=False)
 
     def ask(one: str) -> object:
@@ -177,11 +176,10 @@ def test_basic_authentication(client: RelyingParty, unit: str) -> None:
         headers = {"Authorization": f"Basic {pair}"}
         return http.post(f"{BASE}/oauth2/token", data={"grant_type": "x"}, headers=headers)
 
-    compare(ask, unit)
+    compare(ask)
 
 
-@each("unit", UNITS)
-def test_bearer_tokens(client: RelyingParty, unit: str) -> None:
+def test_bearer_tokens(client: RelyingParty) -> None:
     http = client.app.test_client(use_cookies=False)
     for before in ("", "eyJhbGciOiJSUzI1NiJ9.", "eyJhbGciOiJSUzI1NiJ9.e30."):
 
@@ -189,7 +187,7 @@ def test_bearer_tokens(client: RelyingParty, unit: str) -> None:
             headers = {"Authorization": f"Bearer {before}{header(one)}"}
             return http.get(f"{BASE}/oauth2/userinfo", headers=headers)
 
-        compare(ask, unit)
+        compare(ask)
 
 
 def test_nested_json(client: RelyingParty) -> None:
@@ -204,8 +202,7 @@ def test_nested_json(client: RelyingParty) -> None:
         assert "error=invalid_request" in answer.location
 
 
-@each("unit", UNITS)
-def test_forms_for_people(app: Flask, unit: str) -> None:
+def test_forms_for_people(app: Flask) -> None:
     browser = Browser(app)
     for path, name in (
         ("sign-in", "email"), ("sign-in", "password"), ("forgotten-password", "email"),
@@ -218,11 +215,10 @@ def test_forms_for_people(app: Flask, unit: str) -> None:
             form = {**fields, name: one * (BODY // 8 // len(one))}  # noqa: B023
             return browser.http.post(f"{BASE}/{path}", data=form, base_url=ORIGIN)
 
-        compare(ask, unit)
+        compare(ask)
 
 
-@each("unit", UNITS)
-def test_what_reads_texts(app: Flask, unit: str) -> None:
+def test_what_reads_texts(app: Flask) -> None:
     def address(one: str) -> None:
         for many in (f"{one * 300}@example.com", f"a@{one * 300}", f"a@{one * 60}.example"):
             for cut in (many, many[:320]):
@@ -240,7 +236,7 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
         address(one)
 
     with app.test_request_context():
-        compare(everything, unit, "x")
+        compare(everything)
 
 
 @each("unit", UNITS)
@@ -253,7 +249,7 @@ def test_an_address_is_counted_before_it_is_read(unit: str) -> None:
             with pytest.raises(ValueError, match=r"too long|@-sign"):
                 email_addresses.normalized(email)
 
-    assert cpu(read) < 0.01
+    assert cpu(read, 0.01) < 0.01
 
 
 @each("unit", [*UNITS, "4(", "|1!", "19", "1/", "ab", "@4", "(3", "0o", "qwe"])
@@ -261,4 +257,4 @@ def test_an_address_is_counted_before_it_is_read(unit: str) -> None:
 def test_new_passwords(unit: str, length: int) -> None:
     password = (unit * length)[:length]
     about = [password, f"{password}@example.com", unit * 100]
-    assert cpu(lambda: passwords.weakness(password, about)) < 0.05
+    assert cpu(lambda: passwords.weakness(password, about), 0.05) < 0.05

@@ -53,20 +53,21 @@ def is_in(answer: requests.Response) -> bool:
     return answer.status_code == 200 and answer.url.endswith("/account")
 
 
-# As shipped, but that a fifth of the failures is free: the test is over sooner. The table of routes
+# As shipped, but that a twentieth of the failures is free: the test is over sooner. The table of routes
 # must not be there yet: the server must not be forked from a process that has imported it.
 SOONER = """
 from dataclasses import replace
 from sso.ratelimit import limiting
 from sso.server.gunicorn_conf import *
 
-fewer = replace(limiting.SIGN_IN.ip_address, free=limiting.SIGN_IN.ip_address.free // 5)
+fewer = replace(limiting.SIGN_IN.ip_address, free=limiting.SIGN_IN.ip_address.free // 20)
 limiting.SIGN_IN = replace(limiting.SIGN_IN, ip_address=fewer)
 """
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    tmp_path = tmp_path_factory.mktemp("server")
     server = MeasuredServer(tmp_path, workers=1, SSO_TRUSTED_PROXIES="1")
     server.migrate()
     given = ["--name", "Dana", "--email-verified", "--password-stdin"]
@@ -78,7 +79,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @contextmanager
 def flood(server: Server, address: Callable[[int], str]) -> Iterator[Counter[int]]:
-    """Wrong passwords without a pause, each from another address."""
+    """Wrong passwords, each from another address, by more at once than the queue holds.
+
+    Who is sent away tries again in a moment: as often as it takes, and this machine is not kept
+    busy with nothing but refusals.
+    """
     stop, numbers, statuses = Event(), count(), Counter[int]()
 
     def attack() -> None:
@@ -90,7 +95,10 @@ def flood(server: Server, address: Callable[[int], str]) -> Iterator[Counter[int
             person.http.headers["X-Forwarded-For"] = address(next(numbers) % 65536)
             email = f"{secrets.token_hex(6)}@example.com"
             form = {"csrf_token": token[1], "email": email, "password": "wrong wrong wrong"}
-            statuses[person.http.post(person.url, data=form, timeout=60).status_code] += 1
+            status = person.http.post(person.url, data=form, timeout=60).status_code
+            statuses[status] += 1
+            if status != 200:
+                time.sleep(0.1)
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         attackers = [pool.submit(attack) for _ in range(CONNECTIONS)]
@@ -122,7 +130,7 @@ def test_one_site_is_stopped_and_strangers_get_in_again(server: Server) -> None:
     with flood(server, lambda number: f"2001:db8:1:{number:x}::1") as statuses:
         wait_for(lambda: statuses[429] >= 100, "the limit of the site", 300)
         entered = [gets_in(UserProfile(server, f"198.51.100.{number}")) for number in range(3)]
-        assert statuses[200] < 240
+        assert statuses[200] < 90
     assert entered == [True] * 3
 
 
