@@ -141,6 +141,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     hands_out = config.getoption("dist", "no") != "no" and not config.option.collectonly
     if not hands_out:
+        if config.option.markexpr != "not slow":
+            # For each model, pydantic looks through all modules that are there: it comes first.
+            for name in ("scim2_server", "scim2_client"):
+                import_module(name)
         for name in ("fixtures", "databases"):
             config.pluginmanager.register(import_module(f"tests.support.{name}"))
 

@@ -8,6 +8,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pkgutil import resolve_name
@@ -112,6 +113,7 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
 
 
+@cache
 def declared() -> set[str]:
     """The attributes that classes of ours have."""
     names = set()
@@ -140,9 +142,6 @@ def of_self(node: ast.ClassDef) -> Iterator[str]:
             yield item.attr
 
 
-OURS = declared()
-
-
 def internals(module: str) -> Iterator[str]:
     """What a module uses of libraries that is not public."""
     yield from inherited(module)
@@ -158,7 +157,9 @@ def internals(module: str) -> Iterator[str]:
             if isinstance(node.ctx, ast.Load):
                 is_foreign = is_private(node.attr) and node.attr not in own
             else:
-                is_foreign = holder not in ("self", "cls") and node.attr not in OURS | DOCUMENTED
+                is_foreign = (
+                    holder not in ("self", "cls") and node.attr not in declared() | DOCUMENTED
+                )
                 is_foreign &= not node.attr.startswith("sso_")
             if is_foreign or (holder in g and not is_of_g(node.attr)):
                 yield f"{holder}.{node.attr}"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -53,8 +52,8 @@ def is_in(answer: requests.Response) -> bool:
     return answer.status_code == 200 and answer.url.endswith("/account")
 
 
-# As shipped, but that a twentieth of the failures is free: the test is over sooner. The table of routes
-# must not be there yet: the server must not be forked from a process that has imported it.
+# As shipped, but that a twentieth of the failures is free: the test is over sooner. The table of
+# routes must not be there yet: the server must not be forked from a process that has imported it.
 SOONER = """
 from dataclasses import replace
 from sso.ratelimit import limiting
