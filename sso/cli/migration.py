@@ -229,6 +229,9 @@ def run(
             source, choices.allow_admins, choices.drop_passwords, choices.is_plan, methods
         )
         _plan_clients(migration, choices.overwrite)
+        rules.subjects = {
+            (client.new.fields or {}).get("subject_attribute") or "" for client in migration.clients
+        } - {""}
         rules.client_ids = migration.client_ids() | migrating.client_ids(source)
         if not choices.is_plan:
             migrating.take_clients(

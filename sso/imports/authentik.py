@@ -197,6 +197,7 @@ def _take_subjects(person: Person, read: _Read, entry: Entry, scratch: Scratch) 
             person.detail = f"see {before}"
         else:
             person.attributes[mode.attribute] = value
+            person.subjects.add(mode.attribute)
 
 
 def subject(entry: Entry, mode: SubMode, install_id: str) -> str:

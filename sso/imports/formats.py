@@ -47,6 +47,7 @@ def _auth0_person(entry: dict[str, Any], where: str, scratch: Scratch, roles: bo
     person = Person(where, source_id=user_id.removeprefix(_PREFIX))
     if user_id:
         person.attributes[AUTH0_SUBJECTS] = user_id if "|" in user_id else _PREFIX + user_id
+        person.subjects = {AUTH0_SUBJECTS}
     person.email_verified = flag(entry.get("email_verified"))
     person.disabled = flag(entry.get("blocked"))
     person.take_claims(entry)

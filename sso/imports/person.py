@@ -73,8 +73,9 @@ class Person:
 
     `where`: the place in the file. `refused`: the reason why the person is not imported; `detail`:
     specific to this person. `attributes`: texts that stand for values.
-    `names_attributes`: the file means attributes of this server. `lost`: data of the export that
-    cannot be imported. `factors`: only a migration takes them.
+    `names_attributes`: the file means attributes of this server. `subjects`: names of attributes by
+    which applications know people, and which the other server has set, not the person. `lost`: data
+    of the export that cannot be imported. `factors`: only a migration takes them.
     """
 
     where: str
@@ -92,6 +93,7 @@ class Person:
     claims: dict[str, Any] = field(default_factory=dict)
     attributes: dict[str, str | list[str]] = field(default_factory=dict)
     names_attributes: bool = False
+    subjects: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     refused: str | None = None
     detail: str = ""

@@ -21,7 +21,16 @@ from sso.flow.attributes import OPERATOR, Party
 from sso.i18n.message import Message
 from sso.models import User
 from sso.models.users import has_ended
-from sso.services import api_tokens, checks, ends, importing, notifications, revocation, roles
+from sso.services import (
+    api_tokens,
+    checks,
+    ends,
+    importing,
+    notifications,
+    revocation,
+    roles,
+    subjects,
+)
 from sso.services import attributes as attribute_values
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
@@ -81,6 +90,7 @@ def create(
     users.set_disabled(user, disabled, within_limits=roles.is_limited(actor))
     _provision(user, provisioned)
     attribute_values.hold(attributes)
+    subjects.lock(attributes)
     _add(
         user,
         password,
@@ -149,6 +159,7 @@ def update(
     `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     attribute_values.hold(attributes)
+    subjects.lock(attributes)
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
@@ -448,12 +459,14 @@ def edit(
     group_ends: Mapping[str, str] | None = None,
     may_have_ended: bool = False,
     owner_of: OwnerOf = owner_of,
+    checks_subjects: bool = True,
 ) -> None:
     """Change only the object; raise `Invalid` with every error.
 
     `party`: who changes the attributes; the operator at the command line by default. `origin`:
     where they come from, if not from the party (`flow.attributes.ORIGINS`).
-    `may_have_ended`: the end may be in the past.
+    `may_have_ended`: the end may be in the past. `checks_subjects`: read all users for values by
+    which applications know people, if they change.
     """
     errors: list[str] = []
     address = user.email
@@ -473,6 +486,8 @@ def edit(
     errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
     values = attribute_values.merged(user.attributes, attributes or {})
     errors += attribute_values.value_errors(user.attributes, values, party)
+    if party is None and checks_subjects:
+        errors += subjects.value_errors(user.id, user.attributes, values)
     end = user.ends_at
     if ends_at is not None:
         try:

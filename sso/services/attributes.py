@@ -24,7 +24,7 @@ from sso.flow.permissions import Permission
 from sso.i18n.message import Message
 from sso.models import Attribute, Client, User
 from sso.services import changes as differences
-from sso.services import checks, roles
+from sso.services import checks, roles, subjects
 from sso.services.changes import Differences, ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import attributes as stored
@@ -350,7 +350,7 @@ def subject_errors(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> li
     definition = definitions().get(name)
     if definition is None:
         return [Message("there is no attribute %(name)s", name=repr(name[:100]))]
-    return [_NOT_FOR_SUBJECTS] if not _is_for_subjects(definition) else []
+    return subjects.client_errors(name) if _is_for_subjects(definition) else [_NOT_FOR_SUBJECTS]
 
 
 def _is_for_subjects(definition: Definition) -> bool:

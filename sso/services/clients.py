@@ -33,6 +33,7 @@ from sso.services import (
     roles,
     saml_checks,
     signing_keys,
+    subjects,
 )
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
@@ -99,6 +100,7 @@ def register(
     own_apis.require_operator(actor, entries)
     provisioning.require_may_call(actor, fields.get("scim_url"))
     attributes.hold(any(fields.get(name) for name in attributes.FIELDS_OF_CLIENT))
+    subjects.lock_for_client(fields.get("subject_attribute"))
     apis.hold(entries)
     client, secret = _draft(fields, client_id, secret, secret_hash)
     clients.add(client)
@@ -186,6 +188,7 @@ def change(
     attributes.hold(
         any(fields.get(name) or name in (lists or {}) for name in attributes.FIELDS_OF_CLIENT)
     )
+    subjects.lock_for_client(fields.get("subject_attribute"))
     apis.hold(entries)
     client = _locked(client_id)
     # A service has no people, whose groups count.

@@ -18,7 +18,7 @@ from sso.errors import OperatorError
 from sso.flow import group_ends, moments
 from sso.models import User
 from sso.models.users import has_ended
-from sso.services import accounts, ends, notifications, pictures, roles
+from sso.services import accounts, ends, notifications, pictures, roles, subjects
 from sso.services import changes as differences
 from sso.services.attributes import merged
 from sso.services.checks import Invalid
@@ -291,6 +291,7 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
         ends_at=declaration.ends_at,
         may_have_ended=bool(declaration.disabled),
         owner_of=roster.owner_of,
+        checks_subjects=False,  # `carry_out` checks all together
     )
     return planned
 
@@ -320,6 +321,7 @@ def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) 
         ends_at=declaration.ends_at,
         may_have_ended=bool(declaration.disabled),
         owner_of=roster.owner_of,
+        checks_subjects=False,  # `carry_out` checks all together
     )
     is_disabled = _declared_disabled(declaration, row)
     accounts.switch(user, before, declaration.email_verified, is_disabled)
@@ -376,6 +378,7 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
     values = [_changed_values(entry) for entry in changed]
     users.change_all([row for row in values if len(row) > 1])  # not only an id
     users.insert_all(rows)
+    subjects.require_distinct((entry.user.id, entry.user.attributes) for entry in planned)
     password_hashes.note_foreign_hashes({entry.method for entry in new if entry.method})
     for entry in changed:
         if entry.declaration.disabled:

@@ -21,7 +21,7 @@ from sso.flow import moments
 from sso.flow.attributes import IMPORT, Party
 from sso.imports.person import SHOWN, Factors, Person
 from sso.models import User
-from sso.services import attributes, checks, ends, roles
+from sso.services import attributes, checks, ends, roles, subjects
 from sso.services.checks import Invalid
 from sso.store import named_groups, password_hashes, users
 
@@ -121,6 +121,8 @@ BAD_END = "ends_at is no time, or in the past of a user who is not disabled"
 BAD_GROUP_END = "group_ends has no time for a group, or one in the past"
 NO_MEMBER = "the end of a membership in a group that the person is not in"
 UNDEFINED = "attributes that are not defined here"
+OF_SUBJECTS = "attributes by which applications know people, and which people could name there"
+SAME_SUBJECT = "an application would take two people for one: they have the same subject"
 PRIVILEGED = "a group that administers this server"
 
 
@@ -157,7 +159,8 @@ class Rules:
     """The operator's options. `source`: the name for the audit trail.
 
     `methods`: those of earlier hashes, and the decisions on those of the file. `client_ids`: of the
-    clients that come from there, in a migration.
+    clients that come from there, in a migration. `subjects`: the attributes by which these know
+    people; `subjects_of_file`: hashes of the values so far, with the places of their people.
     """
 
     source: str
@@ -166,6 +169,8 @@ class Rules:
     is_plan: bool = False
     methods: Methods = field(default_factory=lambda: Methods(()))
     client_ids: Collection[str] = ()
+    subjects: Collection[str] = ()
+    subjects_of_file: dict[int, str] = field(default_factory=dict)
 
 
 @audit.acting
@@ -203,9 +208,34 @@ def _all_examined(
     rules.methods.add(password_hashes.foreign_hash_methods())
     has_attributes = any(person.attributes for person in people if person.refused is None)
     attributes.hold(has_attributes and not rules.is_plan)
+    names = {*rules.subjects, *subjects.names()} if has_attributes else set[str]()
+    if not rules.is_plan:
+        subjects.lock(names)
     with attributes.declared({}) if has_attributes else nullcontext():
         party = attributes.party_of(actor, ())
-        return [_examined(person, existing, rules, party) for person in people]
+        outcomes = [_examined(person, existing, rules, party, names) for person in people]
+    _refuse_same_subjects(outcomes, names, rules)
+    return outcomes
+
+
+def _refuse_same_subjects(
+    outcomes: Sequence[Outcome], names: Collection[str], rules: Rules
+) -> None:
+    """Refuse whom an application would take for somebody of the file, or of here."""
+    for name in sorted(names):
+        having = [
+            outcome for outcome in outcomes
+            if outcome.fate is Fate.IMPORTED and name in outcome.attributes
+        ]  # fmt: skip
+        owners = subjects.owners(name, {str(outcome.attributes[name]) for outcome in having})
+        for outcome in having:
+            value = str(outcome.attributes[name])
+            mark = hash((name, value))
+            others = owners.get(value, set()) - {outcome.person.user_id}
+            first = rules.subjects_of_file.setdefault(mark, outcome.person.where)
+            if others or first != outcome.person.where:
+                outcome.fate, outcome.reason = Fate.SKIPPED, SAME_SUBJECT
+                outcome.person.detail = f"{name}={value}"[:SHOWN]
 
 
 def _examined(
@@ -213,6 +243,7 @@ def _examined(
     existing: tuple[Mapping[str, UUID], Collection[UUID]],
     rules: Rules,
     party: Party | None,
+    subject_names: Collection[str],
 ) -> Outcome:
     emails, ids = existing
     person = replace(person, groups=list(person.groups), claims=dict(person.claims))
@@ -236,7 +267,7 @@ def _examined(
                 del person.claims[name]
                 outcome.left_out.append(f"the claim {name}, which is not valid")
         if person.attributes:
-            _take_attributes(outcome, party)
+            _take_attributes(outcome, party, subject_names)
         outcome.left_out += dict.fromkeys(person.lost)
     return outcome
 
@@ -261,13 +292,16 @@ def _take_end(outcome: Outcome) -> str | None:
     return None
 
 
-def _take_attributes(outcome: Outcome, party: Party | None) -> None:
+def _take_attributes(outcome: Outcome, party: Party | None, subject_names: Collection[str]) -> None:
     """Put the values in place of the texts, and leave out those that are refused."""
     texts, defined = outcome.person.attributes, attributes.definitions()
     if not outcome.person.names_attributes:
         if texts.keys() - defined.keys():
             outcome.left_out.append(UNDEFINED)
-        texts = {name: text for name, text in texts.items() if name in defined}
+        foreign = {*subject_names} - outcome.person.subjects
+        if texts.keys() & foreign:
+            outcome.left_out.append(OF_SUBJECTS)
+        texts = {name: text for name, text in texts.items() if name in defined.keys() - foreign}
     for name, value in attributes.of_texts(texts).items():
         after = attributes.merged(outcome.attributes, {name: value})
         if errors := attributes.value_errors(outcome.attributes, after, party):

@@ -1,8 +1,9 @@
 """Statements about the definitions of attributes, and about the users who have values."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from uuid import UUID
 
-from sqlalchemy import delete, false, func, select, update
+from sqlalchemy import ColumnElement, delete, false, func, select, update
 
 from sso.database import dialects
 from sso.extensions import db
@@ -53,6 +54,42 @@ def add(attribute: Attribute) -> None:
 
 def remove(attribute: Attribute) -> None:
     db.session.execute(delete(Attribute).where(Attribute.name == attribute.name))
+
+
+def _text(name: str) -> ColumnElement[str]:
+    text: ColumnElement[str] = User.attributes[name].as_string()
+    return text
+
+
+def holders(name: str, values: Collection[str]) -> Iterator[tuple[str, UUID]]:
+    """Yield each of these values, which are texts, with each user who has it. Reads all users."""
+    text = _text(name)
+    for batch in lists.batches(sorted({*values})):
+        for row in db.session.execute(select(text, User.id).where(text.in_(batch))):
+            yield row[0], row[1]
+
+
+def repeated(name: str, most: int) -> list[str]:
+    """Return some of the values, which are texts, that several users have. Reads all users."""
+    text = _text(name)
+    several = select(text).where(text.is_not(None)).group_by(text).having(func.count() > 1)
+    return list(db.session.scalars(several.order_by(text).limit(most)))
+
+
+def values_like_ids(name: str) -> Iterator[tuple[str, UUID]]:
+    """Yield the values that are as long as a user's ID, with their users. Reads all users."""
+    text = _text(name)
+    statement = select(text, User.id).where(func.length(text) == len(str(UUID(int=0))))
+    for row in db.session.execute(statement):
+        yield row[0], row[1]
+
+
+_SUBJECTS = 1  # the second half of the key of an advisory lock; see `users.administrators_remain`
+
+
+def lock_subjects() -> None:
+    """Let nobody else change subjects of people until the transaction ends."""
+    dialects.exclusive_lock(dialects.LOCK_KIND, _SUBJECTS)
 
 
 def count_values(name: str) -> int:

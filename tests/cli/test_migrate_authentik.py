@@ -321,3 +321,18 @@ def test_files_that_are_refused(
     path.write_text(content)
     assert why in migrate(path, code=1)
     assert rows(app, User) == []
+
+
+def test_a_subject_is_none_that_people_have_as_an_attribute(
+    app: Flask, migrate: Run, tmp_path: Path
+) -> None:
+    """Without the subjects, an attribute of this name may be one that somebody chose."""
+    mallory = ak.user(6, "mallory", attributes={HASHED: "of the boss"})
+    del mallory["uid"]
+    report = migrate(
+        ak.page(tmp_path / "p", ak.provider(7, "wiki"), ak.application("wiki", 7), mallory)
+    )
+    assert report["clients"] == {"wiki": "taken"}
+    assert report["people"]["imported"] == 1
+    [person] = rows(app, User)
+    assert person.attributes == {}

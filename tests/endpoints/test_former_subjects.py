@@ -1,5 +1,8 @@
 """Applications that know people by the subjects of an earlier server."""
 
+import json
+import secrets
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +18,7 @@ from sso.models import Client, LogoutDelivery, User
 from sso.services import accounts, attributes, clients, revocation
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
+from tests.support import keycloak
 from tests.support.actors import BASE, Browser, RelyingParty, claims_of
 from tests.support.each import each
 from tests.support.factories import make_api, make_attribute, make_client, make_user
@@ -169,3 +173,102 @@ def test_who_manages_people_does_not_make_them_somebody_else(
         clients.change(OLGA, books.client_id, {"subject_attribute": None})
         accounts.update(actor, user.id, attributes={"former_subject": "free"})
         assert db.session.get_one(User, user.id).attributes == {"former_subject": "free"}
+
+
+TWICE = "two people would be"
+
+
+def test_no_two_people_have_one_subject(app: Flask, books: RelyingParty, user: User) -> None:
+    """Neither the value of another person, nor the ID of one who is known by it."""
+    erin, fay = make_user(app, "erin@example.com"), make_user(app, "fay@example.com")
+    for value in (UID, str(user.id), str(fay.id)):
+        with app.app_context(), pytest.raises(Invalid, match=TWICE):
+            accounts.update(OLGA, erin.id, attributes={"former_subject": value})
+        with app.app_context(), pytest.raises(Invalid, match=TWICE):
+            accounts.create(
+                OLGA, email="new@example.com", name="New", attributes={"former_subject": value}
+            )
+    for own in (str(erin.id), UID + "x", UID.upper(), None):
+        give(app, erin, own)
+    give(app, user, UID)  # as before
+
+
+def test_no_application_gets_an_attribute_that_two_people_share(app: Flask, user: User) -> None:
+    erin = make_user(app, "erin@example.com", attributes={"former_subject": UID})
+    fields = {"client_name": "B", "redirect_uris": ["https://b.example/cb"]}
+    named = {"subject_attribute": "former_subject"}
+    with app.app_context():
+        client, _ = clients.register(OLGA, fields)
+        client_id = client.client_id
+        db.session.commit()
+        for value in (UID, str(user.id)):
+            accounts.update(OLGA, erin.id, attributes={"former_subject": value})
+            db.session.commit()
+            with pytest.raises(Invalid, match=TWICE):
+                clients.register(OLGA, fields | named)
+            db.session.rollback()
+            with pytest.raises(Invalid, match=TWICE):
+                clients.change(OLGA, client_id, named)
+            db.session.rollback()
+        accounts.update(OLGA, erin.id, attributes={"former_subject": str(erin.id)})
+        clients.change(OLGA, client_id, named)
+
+
+def test_a_declaration_gives_nobody_the_subject_of_another(
+    app: Flask, books: RelyingParty, user: User, tmp_path: Path
+) -> None:
+    path = tmp_path / "people.toml"
+    entry = '[[users]]\nemail = "{}@example.com"\nname = "N"\nattributes.former_subject = "{}"\n'
+    for people in ((("erin", UID),), (("erin", "x"), ("fay", "x")), (("erin", str(user.id)),)):
+        path.write_text("format = 1\n" + "".join(entry.format(*person) for person in people))
+        done = app.test_cli_runner().invoke(args=["apply", str(path), "--yes"])
+        assert done.exit_code == 1, done.output
+        assert TWICE in done.stderr
+    path.write_text("format = 1\n" + entry.format("erin", "x") + entry.format("fay", "y"))
+    done = app.test_cli_runner().invoke(args=["apply", str(path), "--yes"])
+    assert done.exit_code == 0, done.output
+
+
+@each(
+    "first, second, imported",
+    {
+        "of somebody here": (UID, "y", 1), "twice in the file": ("z", "z", 1),
+        "others": ("a", "b", 2), "none": ("", "", 2),
+    }.values(),
+)  # fmt: skip
+def test_an_import_gives_nobody_the_subject_of_another(
+    first: str, second: str, imported: int, app: Flask, books: RelyingParty, user: User,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    path = tmp_path / "people.csv"
+    name = secrets.token_hex(4)
+    path.write_text(
+        "email,name,attribute.former_subject\n"
+        f"{name}1@example.com,N,{first}\n{name}2@example.com,N,{second}\n"
+    )
+    reports = []
+    for more in (["--plan"], []):
+        done = app.test_cli_runner().invoke(
+            args=["user", "import", "csv", str(path), "--json", *more]
+        )
+        assert done.exit_code == 0, done.output
+        reports.append(json.loads(done.stdout) | {"applied": True})
+    assert reports[0] == reports[1]
+    assert (reports[1]["imported"], reports[1]["skipped"]) == (imported, 2 - imported)
+
+
+def test_an_export_names_no_subjects_by_attributes_of_people(
+    app: Flask, books: RelyingParty, user: User, tmp_path: Path
+) -> None:
+    """Where another server lets people name attributes, one may bear the name of this one."""
+    path = tmp_path / "realm.json"
+    mallory = keycloak.user("mallory", attributes={"former_subject": ["of the boss"]})
+    path.write_text(json.dumps(keycloak.realm(users=[mallory])))
+    done = app.test_cli_runner().invoke(args=["migrate", "keycloak", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "attributes by which applications know people" in done.stdout
+    with app.app_context():
+        [attributes_of] = db.session.scalars(
+            select(User.attributes).where(User.email == "mallory@example.com")
+        )
+        assert attributes_of == {}
