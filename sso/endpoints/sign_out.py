@@ -59,14 +59,9 @@ def backchannel_logout(provider_id: str) -> Response:
     except UpstreamUnavailable:
         return errors.as_json("temporarily_unavailable", "The keys cannot be read now.", 503)
     now = clock.now()
-    is_first = redemption.use_once(
-        database.session_connection(),
-        _USED,
-        provider.id,
-        claims["jti"],
-        now=now,
-        expires_at=now + timedelta(seconds=id_tokens.MAX_AGE + 2 * id_tokens.SKEW),
-    )
+    expires_at = now + timedelta(seconds=id_tokens.MAX_AGE + 2 * id_tokens.SKEW)
+    use = redemption.SingleUse(_USED, provider.id, claims["jti"], expires_at)
+    is_first = redemption.use_once(database.session_connection(), use, now=now)
     if not is_first:
         db.session.rollback()
         return errors.as_json("invalid_request", "The logout token was used before.", 400)

@@ -103,15 +103,9 @@ def forget_flow(response: Response, slot: int) -> None:
 def is_first_use(flow: Flow) -> bool:
     """Mark the state as used, and commit; return False if it already was."""
     now = clock.now()
-    connection = database.session_connection()
-    first = redemption.use_once(
-        connection,
-        _USED,
-        flow.state,
-        flow.state,
-        now=now,
-        expires_at=now + timedelta(seconds=FLOW_LIFETIME),
-    )
+    expires_at = now + timedelta(seconds=FLOW_LIFETIME)
+    use = redemption.SingleUse(_USED, flow.state, flow.state, expires_at)
+    first = redemption.use_once(database.session_connection(), use, now=now)
     db.session.commit()
     return first
 

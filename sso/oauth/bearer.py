@@ -143,7 +143,7 @@ class ResourceProtector(AuthlibResourceProtector):
     def use_proof(self, connection: Connection) -> None:
         """Use the proof that came with the token. Ends the request if it was used before."""
         try:
-            dpop.use(connection, g.sso_proof)
+            dpop.use(connection, g.sso_proof, is_alone=True)
         except dpop.RefusedProof as error:
             error.status_code = 401
             self.raise_error_response(error)

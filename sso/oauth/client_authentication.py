@@ -39,12 +39,11 @@ from sso.oauth import (
 )
 from sso.oauth.authlib_request import Examined, ProtocolRequest
 from sso.oauth.key_sets import KeySetUnavailable
-from sso.oauth.workload_identity import SingleUse
 from sso.ratelimit import limiting, refusals
 from sso.services import transaction
 from sso.store import apis, clients
 from sso.store.clients import RegisteredClient
-from sso.store.redemption import TooManyUsed, use_once
+from sso.store.redemption import SingleUse, TooManyUsed, use_once
 from sso.web import headers, parameters
 
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
@@ -322,7 +321,7 @@ def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> Regi
     trusting = _trusting(jwt, examined)
     if trusting:
         keys = partial(_keys, trusting, jwt, examined)
-        _use_once(workload_identity.verify(trusting, jwt, keys))
+        _use_once(*workload_identity.verify(trusting, jwt, keys))
         return trusting
     subject = jwt.claims.get("sub")
     if not _is_client_id(subject) or jwt.claims.get("iss") != subject:
@@ -432,25 +431,15 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"it has no jti, a text of at most {client_jwt.MAX_ID} characters")
     fault = "its jti was used before; make a new one for each request"
-    _use_once(
-        SingleUse("assertion", client.client_id, client.client_id, identifier, expires, fault)
-    )
+    until = datetime.fromtimestamp(expires, UTC)
+    _use_once(SingleUse("assertion", client.client_id, identifier, until), fault)
 
 
-def _use_once(use: SingleUse) -> None:
-    """Count an assertion as used. Raises `InvalidJwt` if it was already."""
-    until = datetime.fromtimestamp(use.expires, UTC)
-    use_it = partial(
-        use_once,
-        kind=use.kind,
-        holder=use.holder,
-        namespace=use.namespace,
-        identifier=use.identifier,
-        is_alone=True,
-    )
+def _use_once(use: SingleUse, fault: str) -> None:
+    """Count an assertion as used. Raises `InvalidJwt` with this fault if it was already."""
     try:
-        is_first = transaction.committed(partial(use_it, now=clock.now(), expires_at=until))
+        is_first = transaction.committed(partial(use_once, use=use, now=clock.now(), is_alone=True))
     except TooManyUsed:
         raise InvalidJwt("too many assertions of the client are unexpired") from None
     if not is_first:
-        raise InvalidJwt(use.fault, JwtFault.USED_BEFORE)
+        raise InvalidJwt(fault, JwtFault.USED_BEFORE)

@@ -5,8 +5,10 @@ compared with the address that the metadata of the client's issuer publishes, ne
 headers make.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Protocol
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response, after_this_request
@@ -22,6 +24,7 @@ from sso.oauth.authlib_request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import redemption
 from sso.store.clients import RegisteredClient
+from sso.store.redemption import NewToken, SingleUse
 
 ALGORITHMS = " ".join(dpop.ALGORITHMS)
 MISSING = "The header DPoP is missing; this client's requests need a DPoP proof."
@@ -109,31 +112,57 @@ def verify_at(
     return proof
 
 
-def use(connection: Connection, proof: Proof | None) -> None:
-    """Use a proof; it counts if the transaction is committed.
+def use(connection: Connection, proof: Proof | None, *, is_alone: bool = False) -> None:
+    """Use a proof; it counts if the transaction is committed. `is_alone`: see `use_once`.
 
     Raises `RefusedProof` for one that was used before, on whichever node, and `TooManyAttempts`.
     """
     if proof is None:
         return
-    now = clock.now()
+    with _refusals():
+        use = _single_use(proof)
+        if not redemption.use_once(connection, use, now=clock.now(), is_alone=is_alone):
+            raise redemption.UsedBefore
+
+
+class Redeem(Protocol):
+    """A function that redeems what a client presents, and stores the token response."""
+
+    def __call__(self, token: NewToken, *, use: SingleUse | None) -> bool: ...
+
+
+def with_proof(proof: Proof | None, redeem: Redeem) -> Callable[[NewToken], bool]:
+    """Return a function that redeems, and uses the proof together with it.
+
+    If nothing was redeemed, the proof is used in the transaction anyway. Raises as `use` does.
+    """
+
+    def run(token: NewToken) -> bool:
+        with _refusals():
+            return redeem(token, use=_single_use(proof) if proof else None)
+
+    return run
+
+
+def _single_use(proof: Proof) -> SingleUse:
     # A backend has one key for all its users, and each insert counts the proofs of its holder.
     shard = sum(proof.jti.encode()) % _SHARDS
+    expires_at = proof.issued_at + dpop.OLDEST + timedelta(seconds=1)
+    if proof.nonce:
+        expires_at = clock.now() + dpop.NONCE_LIFETIME
+    return SingleUse("dpop proof", f"{proof.thumbprint}/{shard}", proof.jti, expires_at)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
     try:
-        is_first = redemption.use_once(
-            connection,
-            "dpop proof",
-            f"{proof.thumbprint}/{shard}",
-            proof.jti,
-            now=now,
-            expires_at=now + dpop.NONCE_LIFETIME
-            if proof.nonce
-            else proof.issued_at + dpop.OLDEST + timedelta(seconds=1),
-        )
+        yield
     except redemption.TooManyUsed:
         raise limiting.TooManyAttempts(int(dpop.OLDEST.total_seconds())) from None
-    if not is_first:
-        raise RefusedProof("The DPoP proof was used before; make a new one each time.", "jti")
+    except redemption.UsedBefore:
+        raise RefusedProof(
+            "The DPoP proof was used before; make a new one each time.", "jti"
+        ) from None
 
 
 def _has_nonce(proof: Proof, client: RegisteredClient) -> bool:

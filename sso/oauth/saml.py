@@ -331,10 +331,9 @@ def answer(waiting: SamlRequest, client: RegisteredClient, owner: ResourceOwner)
     request, asked, now = waiting.request, waiting.request.asked, clock.now()
     connection = request.connection
     try:
-        is_first = redemption.use_once(
-            connection, _USED, str(owner.session_id), f"{client.client_id} {waiting.request_id}",
-            now=now, expires_at=now + MAX_AGE,
-        )  # fmt: skip
+        identifier = f"{client.client_id} {waiting.request_id}"
+        use = redemption.SingleUse(_USED, str(owner.session_id), identifier, now + MAX_AGE)
+        is_first = redemption.use_once(connection, use, now=now)
     except redemption.TooManyUsed:
         is_first = False
     if not is_first:

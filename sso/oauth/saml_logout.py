@@ -133,11 +133,10 @@ def names_session(
     ):
         return False
     now = clock.now()
+    expires_at = now + saml.OLDEST + timedelta(minutes=10)
+    use = redemption.SingleUse(_USED, str(session_id), f"{client_id} {asked.id}", expires_at)
     try:
-        return redemption.use_once(
-            connection, _USED, str(session_id), f"{client_id} {asked.id}",
-            now=now, expires_at=now + saml.OLDEST + timedelta(minutes=10),
-        )  # fmt: skip
+        return redemption.use_once(connection, use, now=now)
     except redemption.TooManyUsed:
         return False
 

@@ -6,13 +6,15 @@ the request names the client.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 from sso import clock, context
 from sso.crypto import client_jwt, secrets
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
 from sso.oauth.key_sets import Keys
 from sso.store.clients import RegisteredClient
+from sso.store.redemption import SingleUse
 
 # Platforms issue JWTs with longer lifetimes than clients do: for a job, as long as it may run; on
 # Amazon's Kubernetes, a day. None works twice.
@@ -22,26 +24,15 @@ _WILDCARD = "*"
 _MARK = 24  # characters of a digest, which tell the issuers of a client apart
 
 
-class SingleUse(NamedTuple):
-    """An identifier that works once until it expires; `fault`: the error if it was used before.
-
-    `namespace`: within which the identifier works once. `holder`: who may have so many of them.
-    """
-
-    kind: str
-    holder: str
-    namespace: str
-    identifier: str
-    expires: float
-    fault: str
-
-
 # One text for each: a stranger must not learn whom the client trusts.
 _PUBLIC = "it is not one of an issuer and a workload that the client trusts"
 
 
-def verify(client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]) -> SingleUse:
-    """Verify a JWT of the issuer that a client trusts; return the identifier to be used up.
+def verify(
+    client: RegisteredClient, jwt: ClientJwt, keys: Callable[[], Keys]
+) -> tuple[SingleUse, str]:
+    """Verify a JWT of the issuer that a client trusts; return the identifier to be used up, and the
+    fault if it was used before.
 
     `keys` reads the keys of the issuer. The signature is verified before any claim is compared.
     Raises `InvalidJwt`, and what `keys` raises.
@@ -72,21 +63,22 @@ def _check_origin(client: RegisteredClient, jwt: ClientJwt, keys: Keys) -> None:
         raise InvalidJwt(why, fault, public=_PUBLIC)
 
 
-def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> SingleUse:
+def _single_use(client: RegisteredClient, jwt: ClientJwt, expires: float) -> tuple[SingleUse, str]:
     """Return the `jti`, or the digest of the signed part: a signature has several spellings.
 
     It works once, at whichever client: several may trust the same workload.
     """
     namespace = secrets.digest(client.trust_issuer or "")[-_MARK:]
     holder = f"{client.client_id}/{namespace}"
+    until = datetime.fromtimestamp(expires, UTC)
     fault = "it was used before; get a new one for each request"
     identifier = jwt.claims.get("jti")
     if "jti" not in jwt.claims:
         signed = secrets.digest(jwt.text.rpartition(".")[0])
-        return SingleUse("workload", holder, namespace, signed, expires, fault)
+        return SingleUse("workload", holder, signed, until, namespace), fault
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"its jti is not a text of at most {client_jwt.MAX_ID} characters")
-    return SingleUse("workload jti", holder, namespace, identifier, expires, fault)
+    return SingleUse("workload jti", holder, identifier, until, namespace), fault
 
 
 def _check_audience(audience: Any, client: RegisteredClient) -> None:

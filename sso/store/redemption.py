@@ -13,7 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import (
     Connection,
+    FromClause,
     Integer,
+    Label,
     Select,
     String,
     Update,
@@ -66,29 +68,139 @@ def add_tokens(connection: Connection, token: NewToken) -> bool:
     return prepared.changed(connection, _ADD_TOKENS, vars(token))
 
 
+KEPT_ONCE = 20_000  # the most unexpired identifiers of a holder
+_USED = prepared.table(UsedOnce)
+
+
+class TooManyUsed(Exception):
+    """The holder has too many unexpired identifiers for another one to be stored."""
+
+
+class UsedBefore(Exception):
+    """The identifier was used before."""
+
+
+@dataclass(frozen=True)
+class SingleUse:
+    """An identifier that works once.
+
+    `holder`: a client ID, or a key's thumbprint. `kind` and `namespace`, by default the holder,
+    qualify the identifier. `expires_at`: when it can no longer be presented.
+    """
+
+    kind: str
+    holder: str
+    identifier: str
+    expires_at: datetime
+    namespace: str | None = None
+
+    def values(self, now: datetime) -> dict[str, Any]:
+        """Return the parameters of the statements that use it."""
+        namespace = self.namespace or self.holder
+        return {
+            "used_digest": secrets.digest(f"{self.kind}\n{namespace}\n{self.identifier}"),
+            "used_holder": self.holder,
+            "used_expires_at": self.expires_at,
+            "now": now,
+            "others": KEPT_ONCE - 1,
+        }
+
+
+def _insert_used(dialect: str, source: FromClause | None = None) -> Insert:
+    """Return the statement that uses an identifier; nothing is used unless `source` has a row."""
+    unexpired: Select[Any] = select(literal_column("1")).where(
+        _USED.c.holder == bindparam("used_holder", type_=String),
+        _USED.c.expires_at > bindparam("now", type_=UtcDateTime),
+    )
+    is_full = unexpired.offset(bindparam("others", type_=Integer)).limit(1).exists()
+    row = select(
+        bindparam("used_digest", type_=String),
+        bindparam("used_holder", type_=String),
+        bindparam("used_expires_at", type_=UtcDateTime),
+    ).where(~is_full)
+    if source is not None:
+        row = row.select_from(source)
+    names = ["digest", "holder", "expires_at"]
+    return dialects.insert(_USED, dialect).from_select(names, row).on_conflict_do_nothing()
+
+
+_ADD_USED = {dialect: _insert_used(dialect) for dialect in ("postgresql", "sqlite")}
+_FIND_USED = select(_USED.c.digest).where(_USED.c.digest == bindparam("used_digest"))
+
+
+def use_once(
+    connection: Connection, use: SingleUse, *, now: datetime, is_alone: bool = False
+) -> bool:
+    """Use an identifier once; return False if it was used before. Atomic, in one statement.
+
+    A transaction that is rolled back frees the identifier. `is_alone`: the transaction has no other
+    statement, so it may be committed at once. Raises `TooManyUsed`.
+    """
+    change = prepared.changed_at_once if is_alone else prepared.changed
+    values = use.values(now)
+    if change(connection, _ADD_USED[connection.dialect.name], values):
+        return True
+    used = {"used_digest": values["used_digest"]}
+    if prepared.first(connection, _FIND_USED, used) is None:
+        raise TooManyUsed(use.holder)
+    return False
+
+
 class Redemption:
     """The statements that redeem one row and store the token response that it is redeemed for."""
 
     def __init__(self, redeem: Update) -> None:
         self._redeem = redeem
-        redeemed = redeem.returning(literal_column("1")).cte("redeemed")
-        # SQLAlchemy would set the columns of the UPDATE by parameters of their names.
-        row = (bindparam("new_" + name, type_=_TOKENS.c[name].type).label(name) for name in _NAMES)
-        self._redeem_and_add = insert(_TOKENS).from_select(
-            _NAMES, select(*row).select_from(redeemed), include_defaults=False
-        )
+        self._redeem_and_add = _and_add_tokens(redeem)
+        # All or nothing: the row is locked first, then the identifier is used, and only then is the
+        # row redeemed. An UPDATE that waits for another one looks at its row again, for which
+        # PostgreSQL needs `used` in FROM and not in a subquery.
+        table = redeem.table
+        one: Label[int] = literal_column("1", Integer).label("one")
+        assert redeem.whereclause is not None
+        row = select(one).select_from(table).where(redeem.whereclause)
+        live = row.with_for_update(of=table, key_share=True).cte("live")
+        used = _insert_used("postgresql", live).returning(one).cte("used")
+        self._use_redeem_and_add = _and_add_tokens(redeem.where(used.c.one == one))
 
-    def run(self, connection: Connection, token: NewToken, values: Mapping[str, Any]) -> bool:
+    def run(
+        self,
+        connection: Connection,
+        token: NewToken,
+        values: Mapping[str, Any],
+        use: SingleUse | None = None,
+    ) -> bool:
         """Redeem the row and store the token response; return False if no row can be redeemed.
 
-        It must be the last statement of its request: on PostgreSQL it is committed at once.
+        It must be the last statement of its request: on PostgreSQL it is committed at once. `use`
+        counts together with it, if both are possible. Raises `TooManyUsed` and `UsedBefore`.
         """
         if connection.dialect.name == "sqlite":  # WITH does not write there
+            _use(connection, use, token.issued_at)
             return prepared.changed(connection, self._redeem, values) and add_tokens(
                 connection, token
             )
-        row = {"new_" + name: value for name, value in vars(token).items()}
-        return prepared.changed_at_once(connection, self._redeem_and_add, {**values, **row})
+        values = {**values, **{"new_" + name: value for name, value in vars(token).items()}}
+        if use:
+            both = {**values, **use.values(token.issued_at)}
+            if prepared.changed_at_once(connection, self._use_redeem_and_add, both):
+                return True
+            _use(connection, use, token.issued_at)  # which of the two is not possible?
+        return prepared.changed_at_once(connection, self._redeem_and_add, values)
+
+
+def _and_add_tokens(redeem: Update) -> Insert:
+    redeemed = redeem.returning(literal_column("1")).cte("redeemed")
+    # SQLAlchemy would set the columns of the UPDATE by parameters of their names.
+    row = (bindparam("new_" + name, type_=_TOKENS.c[name].type).label(name) for name in _NAMES)
+    return insert(_TOKENS).from_select(
+        _NAMES, select(*row).select_from(redeemed), include_defaults=False
+    )
+
+
+def _use(connection: Connection, use: SingleUse | None, now: datetime) -> None:
+    if use and not use_once(connection, use, now=now):
+        raise UsedBefore
 
 
 _CODES = prepared.table(AuthorizationCode)
@@ -155,12 +267,20 @@ _REDEEM_CODE = (
 _REDEMPTION = Redemption(_REDEEM_CODE)
 
 
-def redeem_code(connection: Connection, digest: str, client_id: str, token: NewToken) -> bool:
+def redeem_code(
+    connection: Connection,
+    digest: str,
+    client_id: str,
+    token: NewToken,
+    use: SingleUse | None = None,
+) -> bool:
     """Redeem a code and store the token response; return False unless the code is unused, unexpired
     and this client's, and its grant has not ended. Atomic.
+
+    `use` counts together with it. Raises `TooManyUsed` and `UsedBefore`.
     """
     values = {"code_digest": digest, "client": client_id, "now": token.issued_at}
-    return _REDEMPTION.run(connection, token, values)
+    return _REDEMPTION.run(connection, token, values, use)
 
 
 def use_code(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
@@ -274,64 +394,3 @@ def use_pushed(connection: Connection, digest: str, now: datetime, parameters: s
     """
     values = {"pushed_digest": digest, "now": now, "left": parameters}
     return prepared.changed(connection, _USE, values)
-
-
-KEPT_ONCE = 20_000  # the most unexpired identifiers of a holder
-_TABLE = prepared.table(UsedOnce)
-
-
-class TooManyUsed(Exception):
-    """The holder has too many unexpired identifiers for another one to be stored."""
-
-
-def _insert_used(dialect: str) -> Insert:
-    unexpired: Select[Any] = select(literal_column("1")).where(
-        _TABLE.c.holder == bindparam("holder", type_=String),
-        _TABLE.c.expires_at > bindparam("now", type_=UtcDateTime),
-    )
-    is_full = unexpired.offset(bindparam("others", type_=Integer)).limit(1).exists()
-    row = select(
-        bindparam("digest", type_=String),
-        bindparam("holder", type_=String),
-        bindparam("expires_at", type_=UtcDateTime),
-    ).where(~is_full)
-    names = ["digest", "holder", "expires_at"]
-    return dialects.insert(_TABLE, dialect).from_select(names, row).on_conflict_do_nothing()
-
-
-_ADD_USED = {dialect: _insert_used(dialect) for dialect in ("postgresql", "sqlite")}
-_FIND_USED = select(_TABLE.c.digest).where(_TABLE.c.digest == bindparam("digest"))
-
-
-def use_once(
-    connection: Connection,
-    kind: str,
-    holder: str,
-    identifier: str,
-    *,
-    now: datetime,
-    expires_at: datetime,
-    namespace: str | None = None,
-    is_alone: bool = False,
-) -> bool:
-    """Use an identifier once; return False if it was used before. Atomic, in one statement.
-
-    `holder`: a client ID, or a key's thumbprint. `kind` and `namespace`, by default the holder,
-    qualify the identifier. `expires_at`: when it can no longer be presented. A transaction that is
-    rolled back frees the identifier. `is_alone`: the transaction has no other statement, so it may
-    be committed at once. Raises `TooManyUsed`.
-    """
-    digest = secrets.digest(f"{kind}\n{namespace or holder}\n{identifier}")
-    values = {
-        "digest": digest,
-        "holder": holder,
-        "now": now,
-        "expires_at": expires_at,
-        "others": KEPT_ONCE - 1,
-    }
-    use = prepared.changed_at_once if is_alone else prepared.changed
-    if use(connection, _ADD_USED[connection.dialect.name], values):
-        return True
-    if prepared.first(connection, _FIND_USED, {"digest": digest}) is None:
-        raise TooManyUsed(holder)
-    return False

@@ -13,7 +13,7 @@ from sso.models import Client, Grant, Token, User
 from sso.store import clients, grants, prepared, refusals, users
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
-from sso.store.redemption import NewToken, Redemption
+from sso.store.redemption import NewToken, Redemption, SingleUse
 from sso.store.refusals import RedeemedReasons, RefusalReasons
 from sso.store.users import ENABLED, USER_PROFILE, UserProfile
 
@@ -163,17 +163,22 @@ _PROLONGATION = Redemption(_LIVE_REFRESH.values(refresh_expires_at=bindparam("un
 
 
 def redeem_refresh(
-    connection: Connection, digest: str, client_id: str, token: NewToken, until: datetime | None
+    connection: Connection,
+    digest: str,
+    client_id: str,
+    token: NewToken,
+    until: datetime | None,
+    use: SingleUse | None = None,
 ) -> bool:
     """Redeem a refresh token, or prolong it if there is `until`, and store the token response.
 
     Return False unless it is unused, unexpired and this client's, and its grant has not ended.
-    Atomic.
+    Atomic. `use` counts together with it. Raises `TooManyUsed` and `UsedBefore`.
     """
     values = {"digest": digest, "client": client_id, "now": token.issued_at}
     if until is None:
-        return _REDEMPTION.run(connection, token, values)
-    return _PROLONGATION.run(connection, token, {**values, "until": until})
+        return _REDEMPTION.run(connection, token, values, use)
+    return _PROLONGATION.run(connection, token, {**values, "until": until}, use)
 
 
 @dataclass(frozen=True)

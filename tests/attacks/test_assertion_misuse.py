@@ -330,12 +330,12 @@ def test_a_second_factor_that_only_the_issuer_saw(app: Flask, bridge: Bridge) ->
 def test_one_issuer_uses_up_nothing_of_another(app: Flask, bridge: Bridge) -> None:
     """Each names its own assertions (RFC 7519 §4.1.7)."""
     with app.app_context():
+        now = clock.now()
         for namespace in ("https://other.example", None):
-            assert redemption.use_once(
-                db.session.connection(), "id-jag", bridge.client.client_id, "1",
-                namespace=namespace,
-                now=clock.now(), expires_at=clock.now() + timedelta(hours=1),
-            )  # fmt: skip
+            use = redemption.SingleUse(
+                "id-jag", bridge.client.client_id, "1", now + timedelta(hours=1), namespace
+            )
+            assert redemption.use_once(db.session.connection(), use, now=now)
         db.session.commit()
     assert bridge.ask(jti="1").status_code == 200
     assert refused(bridge.ask(jti="1"))

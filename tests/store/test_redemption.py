@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -14,7 +14,8 @@ from uuid import UUID
 
 import pytest
 from flask import Flask
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import func, select, update
+from werkzeug.test import TestResponse
 
 from sso import clock, database
 from sso.crypto import secrets
@@ -23,17 +24,17 @@ from sso.jobs import upkeep
 from sso.models import Grant, Token, UsedOnce, User
 from sso.services import transaction
 from sso.store import redemption, tokens
-from sso.store.redemption import NewToken
+from sso.store.redemption import SingleUse
 from tests.conftest import Clock
 from tests.store.test_races import at_once
 from tests.support.actors import Browser, Page, RelyingParty
 from tests.support.factories import make_client, new_token
 from tests.support.processes import ROOT
 from tests.support.proofs import DPoP
-from tests.support.signing import make_keyed_client
+from tests.support.signing import make_fapi_client, make_keyed_client
 
 LATER = timedelta(hours=1)
-Redeem = Callable[[Connection, NewToken], bool]
+Redeem = Callable[..., bool]
 
 
 @pytest.fixture(params=["code", "refresh token", "refresh token that stays"])
@@ -42,11 +43,14 @@ def redeem(
 ) -> Redeem:
     code, client_id = browser.approve(client).code, client.client_id
     if request.param == "code":
-        return lambda on, new: redemption.redeem_code(on, secrets.digest(code), client_id, new)
+        code_digest = secrets.digest(code)
+        return lambda on, new, use=None: redemption.redeem_code(
+            on, code_digest, client_id, new, use
+        )
     digest = secrets.digest(client.exchange(code).get_json()["refresh_token"])
     stays = request.param != "refresh token"
-    return lambda on, new: tokens.redeem_refresh(
-        on, digest, client_id, new, new.issued_at + LATER if stays else None
+    return lambda on, new, use=None: tokens.redeem_refresh(
+        on, digest, client_id, new, new.issued_at + LATER if stays else None, use
     )
 
 
@@ -101,6 +105,97 @@ def test_what_is_not_stored_is_not_redeemed(app: Flask, redeem: Redeem) -> None:
         assert stored() == before + 1
 
 
+# What is redeemed together with an identifier: both, or neither.
+
+
+def single_use(identifier: str = "1") -> SingleUse:
+    return SingleUse("dpop proof", "a", identifier, clock.now() + LATER)
+
+
+def used_identifiers() -> int:
+    return db.session.scalar(select(func.count()).select_from(UsedOnce)) or 0
+
+
+def test_an_identifier_counts_with_what_is_redeemed(app: Flask, redeem: Redeem) -> None:
+    with app.app_context():
+        before, new = stored(), new_token(only_grant())
+        with transaction.Transaction() as changes:
+            assert redeem(changes.connection, new, use=single_use())
+            changes.commit()
+        assert (stored(), used_identifiers()) == (before + 1, 1)
+
+
+def test_nothing_is_redeemed_for_a_used_identifier(app: Flask, redeem: Redeem) -> None:
+    with app.app_context():
+        before, new = stored(), new_token(only_grant())
+        assert use_committed(single_use())
+        with pytest.raises(redemption.UsedBefore), database.connection() as on:
+            redeem(on, new, use=single_use())
+        assert (stored(), used_identifiers()) == (before, 1)
+        with transaction.Transaction() as changes:  # nor is it used up
+            assert redeem(changes.connection, new, use=single_use("2"))
+            changes.commit()
+
+
+def test_nothing_is_redeemed_for_too_many_identifiers(
+    app: Flask, redeem: Redeem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redemption, "KEPT_ONCE", 1)
+    with app.app_context():
+        before, new = stored(), new_token(only_grant())
+        assert use_committed(single_use())
+        with pytest.raises(redemption.TooManyUsed), database.connection() as on:
+            redeem(on, new, use=single_use("2"))
+        assert (stored(), used_identifiers()) == (before, 1)
+
+
+def test_an_identifier_is_free_if_nothing_could_be_redeemed(app: Flask, redeem: Redeem) -> None:
+    with app.app_context():
+        new = new_token(only_grant())
+        db.session.execute(update(Grant).values(ended_at=clock.now()))
+        db.session.commit()
+        with transaction.Transaction() as changes:
+            assert not redeem(changes.connection, new, use=single_use())
+        assert used_identifiers() == 0
+
+
+def use_committed(use: SingleUse) -> bool:
+    with transaction.Transaction() as changes:
+        is_first = redemption.use_once(changes.connection, use, now=clock.now())
+        changes.commit()
+    return is_first
+
+
+def test_one_code_with_many_proofs(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    for _ in range(3):
+        code, key = browser.approve(client).code, DPoP()
+        headers = iter([key.header() for _ in range(8)])
+
+        def exchange(code: str = code, headers: Iterator[dict[str, str]] = headers) -> TestResponse:
+            return client.exchange(code, next(headers))
+
+        answers = at_once(8, exchange)
+        assert Counter(answer.status_code for answer in answers) == {200: 1, 400: 7}
+    with app.app_context():
+        assert stored() == 3
+
+
+def test_a_refresh_token_that_stays_with_many_proofs(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    """Each request that waits for another one finds the row changed, and still redeemable."""
+    bank = make_fapi_client(app, first_party=True)
+    code = bank.approve(browser).code
+    refresh_token = bank.exchange(code).get_json()["refresh_token"]
+    for _ in range(4):
+        answers = at_once(8, lambda: bank.refresh(refresh_token))
+        assert {answer.status_code for answer in answers} == {200}
+    with app.app_context():
+        assert stored() == 33
+
+
 # An identifier counts once, on every database and across connections.
 
 LIFE = timedelta(minutes=1)
@@ -108,10 +203,9 @@ LIFE = timedelta(minutes=1)
 
 def use(app: Flask, holder: str = "a", identifier: str = "1", life: timedelta = LIFE) -> bool:
     now: datetime = clock.now()
+    single_use = SingleUse("assertion", holder, identifier, now + life)
     with app.app_context(), db.engine.begin() as connection:
-        return redemption.use_once(
-            connection, "assertion", holder, identifier, now=now, expires_at=now + life
-        )
+        return redemption.use_once(connection, single_use, now=now)
 
 
 def test_once(app: Flask) -> None:
@@ -125,7 +219,7 @@ def test_what_is_rolled_back_is_free_again(app: Flask) -> None:
     with app.app_context(), db.engine.connect() as connection:
         connection.begin()
         assert redemption.use_once(
-            connection, "assertion", "a", "1", now=now, expires_at=now + LIFE
+            connection, SingleUse("assertion", "a", "1", now + LIFE), now=now
         )
     assert use(app)
 
@@ -172,7 +266,7 @@ _USE = """
 import sys, time
 from datetime import datetime, timedelta, UTC
 from sso import database
-from sso.store.redemption import use_once
+from sso.store.redemption import SingleUse, use_once
 engine = database.open_engine(sys.argv[1])
 now = datetime.fromtimestamp(float(sys.argv[2]), UTC)
 engine.connect().close()
@@ -182,10 +276,8 @@ for turn, number in enumerate(range(300)[:: int(sys.argv[3])]):
         print("ready", flush=True)
         sys.stdin.readline()
     with engine.begin() as connection:
-        life = timedelta(minutes=1)
-        first += use_once(
-            connection, "assertion", "a", str(number), now=now, expires_at=now + life
-        )
+        use = SingleUse("assertion", "a", str(number), now + timedelta(minutes=1))
+        first += use_once(connection, use, now=now)
 print(first)
 """
 

@@ -102,13 +102,13 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         granted = live_grant.scope
         live_grant = tokens.as_allowed_now(live_grant, request)
         tokens.choose_audience(request, granted, live_grant.scope)
-        dpop.use(request.connection, request.proof)
         # 6. Redeem the code for it: of several requests, one gets past this statement.
         redeem = partial(
             redemption.redeem_code, request.connection, self._digest, request.client.client_id
         )
+        save = dpop.with_proof(request.proof, redeem)
         refresh_token = tokens.NO_REFRESH_TOKEN if code.once else tokens.new_refresh_token()
-        answer = tokens.issue(request, live_grant, refresh_token, redeem, nonce=code.nonce)
+        answer = tokens.issue(request, live_grant, refresh_token, save, nonce=code.nonce)
         if answer is None:
             self._refuse(request.client)
         return 200, answer, self.TOKEN_RESPONSE_HEADER

@@ -242,16 +242,12 @@ class JwtBearerGrant(IDJAGGrant):
     def _use_once(self) -> None:
         """Use the assertion. Raises `InvalidGrantError` if it was used before."""
         claims, client = self.jwt.claims, self.request.client
+        expires_at = datetime.fromtimestamp(self.expires, UTC)
+        use = redemption.SingleUse(
+            "id-jag", client.client_id, claims["jti"], expires_at, claims["iss"]
+        )
         try:
-            is_first = redemption.use_once(
-                self.request.connection,
-                "id-jag",
-                client.client_id,
-                claims["jti"],
-                namespace=claims["iss"],
-                now=clock.now(),
-                expires_at=datetime.fromtimestamp(self.expires, UTC),
-            )
+            is_first = redemption.use_once(self.request.connection, use, now=clock.now())
         except TooManyUsed:
             raise OAuth2Error(
                 describe(Cause.TOO_MANY_ASSERTIONS),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, NoReturn
 
 from authlib.oauth2.rfc6749.errors import (
@@ -24,7 +23,7 @@ from sso.store import grants, redemption
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
-from sso.store.redemption import NewToken
+from sso.store.redemption import NewToken, SingleUse
 from sso.store.tokens import PresentedRefresh
 
 _SUCCESSOR = "refresh token successor"
@@ -44,6 +43,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
     presented: PresentedRefresh | None = None
     successor: str | None = None
     is_retry = False
+    is_proof_used = False
 
     def validate_token_request(self) -> None:
         """Steps 1 to 3. Raises `OAuth2Error`; the endpoint then rolls back."""
@@ -91,7 +91,6 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         if requested and requested.isdisjoint(self._names(allowed.scope)):
             raise InvalidScopeError("None of the scopes asked for is allowed any more.")
         self.live_grant = allowed
-        dpop.use(request.connection, request.proof)
 
     def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
         """Steps 4 and 5. Raises `OAuth2Error`; the endpoint then rolls back."""
@@ -117,7 +116,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             )
 
         # 5. Redeem the refresh token for it: of several requests, one gets past this statement.
-        save = partial(redemption.add_tokens, request.connection) if self.is_retry else self._redeem
+        save = self._add_again if self.is_retry else dpop.with_proof(request.proof, self._redeem)
         answer = tokens.issue(request, live_grant, refresh_token, save, is_narrowed=is_narrowed)
         if answer is None:
             self._check_retry(request.client)
@@ -146,15 +145,17 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         )
         return client
 
-    def _redeem(self, token: NewToken) -> bool:
-        client = self.request.client
+    def _redeem(self, token: NewToken, *, use: SingleUse | None) -> bool:
+        client, connection = self.request.client, self.request.connection
+        self.is_proof_used = True
         return store.redeem_refresh(
-            self.request.connection,
-            self._digest,
-            client.client_id,
-            token,
-            self._kept_until(client),
+            connection, self._digest, client.client_id, token, self._kept_until(client), use
         )
+
+    def _add_again(self, token: NewToken) -> bool:
+        if not self.is_proof_used:
+            dpop.use(self.request.connection, self.request.proof)
+        return redemption.add_tokens(self.request.connection, token)
 
     def _kept_until(self, client: RegisteredClient) -> datetime | None:
         """Return the new end of a token that is not replaced (FAPI 2.0 Security Profile §5.3.2.1).
