@@ -97,10 +97,9 @@ def authorize() -> Response:
             browser_session.prolong(
                 changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
             )
-        brought, uri = waiting.parameters, validated.grant.redirect_uri
         if not isinstance(step, decision.Answer | decision.Refuse):
-            authorization_request.keep_for_user(validated.grant.request, brought)
-        elif not authorization_request.use_pushed(changes.connection, brought, uri):
+            authorization_request.keep_for_user(validated.grant.request, waiting.parameters)
+        elif not authorization_request.use_pushed(validated.grant.request):
             used_before = authorization_request.InvalidRequestUri(Reason.USED_BEFORE)
             return stale(waiting, changes.connection, used_before)
         changes.commit()
@@ -359,7 +358,7 @@ def _answer(validated: Validated, decided: decision.Decision) -> Response:
     assert isinstance(grant, AuthorizationCodeGrant)
     if isinstance(decided, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(decided.withheld)
-        grant.request.writes_code_alone = not (decided.uses or grant.request.is_pushed)
+        grant.request.writes_code_alone = not decided.uses
         # Authlib's method of the server would validate the request again.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.owner)
         if decided.uses and not _use(validated, decided.uses):

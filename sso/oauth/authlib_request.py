@@ -17,6 +17,7 @@ from sso.flow.resources import Apis
 from sso.i18n.message import Message
 from sso.store import apis as stored_apis
 from sso.store.apis import ResourceServer
+from sso.store.approvals import PushedUse
 from sso.store.clients import RegisteredClient
 from sso.store.exchanges import ExchangedToken
 from sso.store.grants import LiveGrant
@@ -69,7 +70,9 @@ class ProtocolRequest(OAuth2Request):
         self.authorization_request: AuthorizationRequest | None = None
         self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)
         self.is_kept = False  # what was pushed waits for the user
-        self.writes_code_alone = False  # and nothing that has to count together with it
+        self.pushed_use: PushedUse | None = None  # of what was pushed, when it is answered
+        self.is_used_up = False  # what was pushed, together with the answer
+        self.writes_code_alone = False  # and uses what was pushed, but writes nothing else
         self.proof: Proof | None = None  # of a key that the client has (RFC 9449)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.exchanged_token: ExchangedToken | None = None  # that was issued

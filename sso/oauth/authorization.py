@@ -160,33 +160,36 @@ class AuthorizationEndpoint:
         if client.is_fapi2:
             seconds = min(seconds, MAX_FAPI_CODE_LIFETIME)
         lifetime = timedelta(seconds=seconds)
-        is_stored = approvals.add(
-            request.connection,
-            approvals.Seen(
-                client.updated_at,
-                owner.user_seen,
-                owner.consent.updated_at if owner.consent else None,
-            ),
-            approvals.NewCode(
-                digest=secrets.digest(code),
-                redirect_uri=authorization_request.redirect_uri,
-                nonce=authorization_request.nonce,
-                code_challenge=authorization_request.code_challenge,
-                dpop_jkt=authorization_request.dpop_jkt,
-                once=authorization_request.once,
-                expires_at=now + lifetime,
-            ),
-            codes_since=now - lifetime,
-            is_last=request.writes_code_alone,
-            user_id=owner.user_id,
-            client_id=client.client_id,
-            session_id=owner.session_id,
-            sid=str(owner.session_id),
-            auth_time=owner.auth_time,
-            amr=owner.amr,
-            **decision.granted(authorization_request, owner.acr),
+        consented_at = owner.consent.updated_at if owner.consent else None
+        seen = approvals.Seen(client.updated_at, owner.user_seen, consented_at)
+        new_code = approvals.NewCode(
+            digest=secrets.digest(code),
+            redirect_uri=authorization_request.redirect_uri,
+            nonce=authorization_request.nonce,
+            code_challenge=authorization_request.code_challenge,
+            dpop_jkt=authorization_request.dpop_jkt,
+            once=authorization_request.once,
+            expires_at=now + lifetime,
         )
-        if not is_stored:
+        columns = {
+            "codes_since": now - lifetime,
+            "user_id": owner.user_id,
+            "client_id": client.client_id,
+            "session_id": owner.session_id,
+            "sid": str(owner.session_id),
+            "auth_time": owner.auth_time,
+            "amr": owner.amr,
+            **decision.granted(authorization_request, owner.acr),
+        }
+        connection, is_alone = request.connection, request.writes_code_alone
+        if request.pushed_use and is_alone:
+            request.is_used_up = approvals.add_and_use_pushed(
+                connection, seen, new_code, request.pushed_use, **columns
+            )
+            if request.is_used_up:
+                return
+            is_alone = False
+        if not approvals.add(connection, seen, new_code, is_last=is_alone, **columns):
             raise Overtaken
 
 

@@ -31,6 +31,7 @@ from sso.oauth.key_sets import Keys, KeySetUnavailable
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting
 from sso.store import clients, redemption
+from sso.store.approvals import PushedUse
 from sso.store.clients import RegisteredClient
 from sso.web.parameters import is_text
 
@@ -260,6 +261,9 @@ def resolve_pushed(request: ProtocolRequest, *, is_waiting: bool) -> None:
         raise InvalidRequestUri(reason)
     request.payload = BasicOAuth2Payload({**json.loads(pushed.parameters), "client_id": client_id})
     request.is_pushed, request.is_kept = True, pushed.waits_until is not None
+    # Only the way back to the client is kept, for `redirect_uri_of`.
+    remaining = json.dumps({"redirect_uri": request.payload.redirect_uri})
+    request.pushed_use = PushedUse(_digest(brought), remaining)
 
 
 def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
@@ -268,15 +272,12 @@ def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
         redemption.let_pushed_wait(request.connection, _digest(brought), clock.now())
 
 
-def use_pushed(connection: Connection, brought: dict[str, str], redirect_uri: str) -> bool:
-    """Use up the request URI, if there is one; false if another answer was quicker.
-
-    Of what was pushed, only the way back to the client is kept, for `redirect_uri_of`.
-    """
-    if not is_pushed(brought):
+def use_pushed(request: ProtocolRequest) -> bool:
+    """Use up the request URI, if there is one; false if another answer was quicker."""
+    use = request.pushed_use
+    if use is None or request.is_used_up:
         return True
-    remaining = json.dumps({"redirect_uri": redirect_uri})
-    return redemption.use_pushed(connection, _digest(brought), clock.now(), remaining)
+    return redemption.use_pushed(request.connection, use.digest, clock.now(), use.left)
 
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:

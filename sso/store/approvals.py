@@ -29,11 +29,21 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    update,
 )
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Consent, Grant, Identity, User
+from sso.models import (
+    AuthorizationCode,
+    BrowserSession,
+    Consent,
+    Grant,
+    Identity,
+    PushedRequest,
+    User,
+)
 from sso.store import clients, prepared
 
 MOST_UNREDEEMED = 300
@@ -144,7 +154,7 @@ def drop_all_unredeemed(user_id: UUID) -> None:
 
 _GRANTS, _CODES = prepared.table(Grant), prepared.table(AuthorizationCode)
 _USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
-_CONSENTS = prepared.table(Consent)
+_CONSENTS, _PUSHED = prepared.table(Consent), prepared.table(PushedRequest)
 
 
 @dataclass(frozen=True)
@@ -167,6 +177,14 @@ class NewCode:
     dpop_jkt: str | None
     once: bool
     expires_at: datetime
+
+
+@dataclass(frozen=True)
+class PushedUse:
+    """A pushed request that an answer uses up, and what is left of its parameters."""
+
+    digest: str
+    left: str
 
 
 _NEW = (
@@ -217,9 +235,25 @@ class _Statements:
         row = state.with_for_update(key_share=True, of=tables)
         self._grant = insert(_GRANTS).from_select(_NEW, row, include_defaults=False)
         approved = self._grant.returning(_GRANTS.c.id).cte("approved")
-        code = (bindparam("code_" + name, type_=_CODES.c[name].type).label(name) for name in _CODE)
+        code = [bindparam("code_" + name, type_=_CODES.c[name].type).label(name) for name in _CODE]
+        names = ("grant_id", *_CODE)
         self._both = insert(_CODES).from_select(
-            ("grant_id", *_CODE), select(approved.c.id, *code), include_defaults=False
+            names, select(approved.c.id, *code), include_defaults=False
+        )
+        # The pushed request is locked last, as everywhere; it is used only if it still can be.
+        unused = (_PUSHED.c.digest == bindparam("pushed_digest")) & _PUSHED.c.used_at.is_(None)
+        row = state.join(_PUSHED, unused).with_for_update(key_share=True, of=(*tables, _PUSHED))
+        grant = insert(_GRANTS).from_select(_NEW, row, include_defaults=False)
+        approved = grant.returning(_GRANTS.c.id).cte("approved")
+        used = (
+            update(_PUSHED)
+            .where(unused, approved.c.id == bindparam("id"))
+            .values(used_at=bindparam("created_at"), parameters=bindparam("pushed_left"))
+            .returning(approved.c.id)
+            .cte("used")
+        )
+        self._all = insert(_CODES).from_select(
+            names, select(used.c.id, *code), include_defaults=False
         )
 
     def add_grant(self, connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -234,6 +268,10 @@ class _Statements:
             )
         store = prepared.changed_at_once if is_last else prepared.changed
         return store(connection, self._both, values)
+
+    def run_with_pushed(self, connection: Connection, values: Mapping[str, Any]) -> bool:
+        """Store both and use the pushed request, all at once; return False if one is impossible."""
+        return prepared.changed_at_once(connection, self._all, values)
 
 
 _ADD_CODE = insert(_CODES).values(
@@ -264,19 +302,10 @@ def add(
     `codes_since`, the oldest ones are deleted. `is_last`: the request writes nothing else, so that
     this may be committed at once.
     """
-    values = {
-        "id": uuid4(),
-        "created_at": clock.now(),
-        "client_seen": seen.client,
-        "user_seen": seen.user,
-        "codes_since": codes_since,
-        **{"code_" + name: value for name, value in vars(code).items()},
-        **columns,
-    }
+    values = _values(seen, code, codes_since, columns)
     add, add_one_of_many = _ADD, _ADD_ONE_OF_MANY
     if seen.consent is not None:
         add, add_one_of_many = _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT
-        values["consent_seen"] = seen.consent
     if _UNCOUNTED.take(columns["user_id"]):
         return add_one_of_many.run(connection, values, is_last)
     return add.run(connection, values, is_last) or (
@@ -285,6 +314,48 @@ def add(
         and drop_oldest_unredeemed(connection, columns["user_id"], codes_since)
         and add_one_of_many.run(connection, values, is_last=False)
     )
+
+
+def add_and_use_pushed(
+    connection: Connection,
+    seen: Seen,
+    code: NewCode,
+    pushed: PushedUse,
+    *,
+    codes_since: datetime,
+    **columns: Any,
+) -> bool:
+    """Store an approval and its code, and use up the pushed request that it answers.
+
+    Return False if that is not possible in one statement, as on SQLite, or not any more. Nothing is
+    changed then, and `add` and `redemption.use_pushed` do it one after the other. The request
+    writes nothing else: this may be committed at once. Arguments as for `add`.
+    """
+    if not dialects.is_postgresql(connection):
+        return False
+    values = {
+        **_values(seen, code, codes_since, columns),
+        "pushed_digest": pushed.digest,
+        "pushed_left": pushed.left,
+    }
+    is_by_consent = seen.consent is not None
+    return (_ADD_BY_CONSENT if is_by_consent else _ADD).run_with_pushed(connection, values)
+
+
+def _values(
+    seen: Seen, code: NewCode, codes_since: datetime, columns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of the statements that store an approval and its code."""
+    return {
+        "id": uuid4(),
+        "created_at": clock.now(),
+        "client_seen": seen.client,
+        "user_seen": seen.user,
+        "codes_since": codes_since,
+        **({"consent_seen": seen.consent} if seen.consent is not None else {}),
+        **{"code_" + name: value for name, value in vars(code).items()},
+        **columns,
+    }
 
 
 _BY_ASSERTION = (

@@ -11,11 +11,12 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import Update, func, select, update
+from sqlalchemy import Connection, Update, func, select, update
 
 from sso import audit
 from sso import clock as sso_clock
 from sso.crypto import secrets
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import (
     AuthorizationCode,
@@ -26,8 +27,8 @@ from sso.models import (
     Identity,
     User,
 )
-from sso.services import revocation
-from sso.store import approvals, grants
+from sso.services import revocation, transaction
+from sso.store import approvals, grants, redemption
 from tests.conftest import Clock
 from tests.store.test_races import at_once
 from tests.support.actors import Browser, RelyingParty
@@ -261,8 +262,38 @@ class Decided:
             ]
             if seen.consent:
                 stored.append(approvals.add_for_device(on, seen, **self.columns) is not None)
+            if dialects.is_postgresql():
+                redemption.add_pushed(on, "sha256:p", self.columns["client_id"], "{}", now)
+                stored.append(self.store_and_use(on, "sha256:p", seen))
             db.session.rollback()
         return stored
+
+    def store_and_use(
+        self, on: Connection, digest: str, seen: approvals.Seen | None = None
+    ) -> bool:
+        """Store it together with the use of a pushed request."""
+        now = sso_clock.now()
+        code = approvals.NewCode(digest, "https://a.example", None, None, None, False, now)
+        use = approvals.PushedUse(digest, "{}")
+        return approvals.add_and_use_pushed(
+            on, seen or self.seen, code, use, codes_since=now, **self.columns
+        )
+
+    def pushed(self, digest: str = "sha256:p") -> None:
+        """Store a pushed request."""
+        with self.app.app_context(), transaction.Transaction() as changes:
+            client_id = self.columns["client_id"]
+            redemption.add_pushed(changes.connection, digest, client_id, "{}", sso_clock.now())
+            changes.commit()
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many grants and codes are stored."""
+        with self.app.app_context():
+            models = Grant, AuthorizationCode
+            grants, codes = (
+                db.session.scalar(select(func.count()).select_from(model)) or 0 for model in models
+            )
+            return grants, codes
 
 
 @pytest.fixture
@@ -337,3 +368,77 @@ def test_how_many_are_not_counted_again(
         assert approvals.drop_oldest_unredeemed(db.session.connection(), user.id, since)
         db.session.rollback()
     assert allowed == [min(approvals._AT_ONCE, MOST - count - 1)]
+
+
+# A pushed request is used together with what it gives, or neither counts.
+
+
+@pytest.fixture
+def on_postgresql(decided: Decided) -> Decided:
+    with decided.app.app_context():
+        if not dialects.is_postgresql():
+            pytest.skip("SQLite needs several statements")
+    return decided
+
+
+def test_sqlite_needs_several_statements(decided: Decided) -> None:
+    decided.pushed()
+    with decided.app.app_context(), transaction.Transaction() as changes:
+        is_stored = decided.store_and_use(changes.connection, "sha256:p")
+        assert is_stored == dialects.is_postgresql()
+
+
+def test_one_of_many_answers_to_a_pushed_request(on_postgresql: Decided) -> None:
+    decided = on_postgresql
+    decided.pushed()
+    before = decided.counts()
+
+    def answer() -> bool:
+        with decided.app.app_context(), transaction.Transaction() as changes:
+            return decided.store_and_use(changes.connection, "sha256:p")
+
+    assert at_once(8, answer).count(True) == 1
+    assert decided.counts() == (before[0] + 1, before[1] + 1)
+
+
+def test_an_answer_while_another_tab_shows_a_page(on_postgresql: Decided) -> None:
+    """The answer waits for the tab, and finds the pushed request changed, but unused."""
+    decided, now = on_postgresql, sso_clock.now()
+    decided.pushed()
+    before = decided.counts()
+
+    def answer() -> bool:
+        with decided.app.app_context(), transaction.Transaction() as changes:
+            return decided.store_and_use(changes.connection, "sha256:p")
+
+    with ThreadPoolExecutor(1) as pool:
+        with decided.app.app_context(), transaction.Transaction() as tab:
+            redemption.let_pushed_wait(tab.connection, "sha256:p", now)
+            answering = pool.submit(answer)
+            sleep(0.3)
+            assert not answering.done()
+            tab.commit()
+        assert answering.result(5)
+    assert decided.counts() == (before[0] + 1, before[1] + 1)
+    with decided.app.app_context(), transaction.Transaction() as changes:
+        pushed = redemption.find_pushed(changes.connection, "sha256:p")
+        assert pushed
+        assert pushed.used_at
+
+
+def test_an_answer_after_another_one_was_undone(on_postgresql: Decided) -> None:
+    decided, now = on_postgresql, sso_clock.now()
+    decided.pushed()
+
+    def answer() -> bool:
+        with decided.app.app_context(), transaction.Transaction() as changes:
+            return decided.store_and_use(changes.connection, "sha256:p")
+
+    with ThreadPoolExecutor(1) as pool:
+        with decided.app.app_context(), transaction.Transaction() as other:
+            assert redemption.use_pushed(other.connection, "sha256:p", now, "{}")
+            answering = pool.submit(answer)
+            sleep(0.3)
+            assert not answering.done()
+        assert answering.result(5)
+    assert not answer()
