@@ -252,7 +252,7 @@ class OpenedBrowser:
 
     def url(self) -> str:
         """Wait for the URL that the program opens."""
-        wait_for(self._url.exists, "what the program opens", 60)
+        wait_for(self._url.exists, "what the program opens")
         return self._url.read_text().strip()
 
 
@@ -319,7 +319,7 @@ class Application:
             return path is None or answer.ok
 
         try:
-            wait_for(ready, command[0], seconds)
+            wait_for(ready, command[0], seconds, pause=0.2)
             yield
         except BaseException as error:
             error.add_note(file.read_text()[-8000:])

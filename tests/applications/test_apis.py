@@ -118,7 +118,7 @@ class Issuer:
             tokens.update(self._ask_for_tokens(form))
             return bool(header_of(tokens["access_token"])["kid"] != before)
 
-        wait_for(is_new, "the new key", 60)
+        wait_for(is_new, "the new key", pause=0.5)
         return str(tokens["access_token"])
 
 
@@ -341,7 +341,7 @@ def running(command: list[Path | str], folder: Path, port: int, **environ: str) 
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_for(listens, str(command[0]), 60)
+        wait_for(listens, str(command[0]))
         yield
     except BaseException as error:
         error.add_note(log.read_text()[-4000:])
@@ -501,5 +501,5 @@ def test_a_new_key(api: Api, issuer: Issuer) -> None:
     assert api.ask(before).status_code == 200
     after = issuer.with_a_new_key()
     assert header_of(after)["kid"] != header_of(before)["kid"]
-    wait_for(lambda: api.ask(after).status_code == 200, "the API with the new key", 20)
+    wait_for(lambda: api.ask(after).status_code == 200, "the new key at the API", pause=0.5)
     assert api.ask(before).status_code == 200

@@ -210,7 +210,7 @@ def test_jupyterhub(tmp_path: Path, server: Server) -> None:
         return ["/bin/sh", start]
 
     with behind_nginx(tmp_path, server, command) as wiki:
-        wait_for(lambda: _open_hub(wiki, "", path="hub/health").ok, "the hub", 60)
+        wait_for(lambda: _open_hub(wiki, "", path="hub/health").ok, "the hub", pause=0.3)
         person, home = Person(wiki.app), "/hub/home"
         assert DANA.email in person.follow(person.open(home), until="jhdata").text
         forged = {**FORGED, "X-Sso-Assertion": wiki.signed(email=SAM.email)}

@@ -95,8 +95,22 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield Scene(server, host, servers)
 
 
-BOTH_WAYS = pytest.mark.parametrize("by_document", [True, False], ids=["document", "registration"])
-SDKS = ("Python SDK", "TypeScript SDK 1", "TypeScript SDK 2")
+def ways(usual: str, rare: str) -> pytest.MarkDecorator:
+    """How a client becomes known: each way is usual for some, and each has both."""
+    return pytest.mark.parametrize(
+        "by_document",
+        [
+            pytest.param(usual == "document", id=usual),
+            pytest.param(rare == "document", id=rare, marks=pytest.mark.exhaustive),
+        ],
+    )
+
+
+SDKS = {
+    "Python SDK": "document",
+    "TypeScript SDK 1": "registration",
+    "TypeScript SDK 2": "document",
+}
 
 
 def command(sdk: str, folder: Path) -> list[str]:
@@ -108,11 +122,20 @@ def command(sdk: str, folder: Path) -> list[str]:
     return [str(node_program()), str(program), sdk[-1]]
 
 
-@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("sdk", "by_document"),
+    [
+        pytest.param(
+            sdk, way == "document", id=f"{sdk}-{way}",
+            marks=() if way == usual else pytest.mark.exhaustive,
+        )
+        for sdk, usual in SDKS.items()
+        for way in ("document", "registration")
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "software", ["fastmcp", pytest.param("typescript-1", marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("sdk", SDKS)
 def test_an_official_sdk(
     scene: Scene, tmp_path: Path, sdk: str, software: str, by_document: bool
 ) -> None:
@@ -184,7 +207,7 @@ def be_the_person(scene: Scene, url: str, name: str, document: str | None) -> No
     assert requests.get(arrived, timeout=20).ok
 
 
-@BOTH_WAYS
+@ways("registration", rare="document")
 def test_mcp_remote(scene: Scene, tmp_path: Path, by_document: bool) -> None:
     """It stands between the MCP server and a program that speaks to it in lines."""
     browser, port = OpenedBrowser(tmp_path), str(free_port())
@@ -222,7 +245,7 @@ INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 ALONE = {"MCP_AUTO_OPEN_ENABLED": "true", "MCP_INSPECTOR_SECRET_STORE": "file"}
 
 
-@BOTH_WAYS
+@ways("document", rare="registration")
 def test_the_inspector(scene: Scene, tmp_path: Path, by_document: bool) -> None:
     browser = OpenedBrowser(tmp_path)
     document, name = None, "MCP Inspector"
@@ -243,7 +266,7 @@ def test_the_inspector(scene: Scene, tmp_path: Path, by_document: bool) -> None:
     assert "Buy milk." in printed
 
 
-@pytest.mark.parametrize("by_document", [True, False], ids=["document", "registered"])
+@ways("document", rare="registered")
 def test_the_conformance_tool(scene: Scene, tmp_path: Path, by_document: bool) -> None:
     """Its scenarios for authorization servers: metadata, and the grant of a code."""
     port, name = free_port(), "Conformance"

@@ -58,7 +58,7 @@ def running(
                 return False
             return True
 
-        wait_for(answers, "the program", 60)
+        wait_for(answers, "the program")
         yield
     finally:
         process.terminate()

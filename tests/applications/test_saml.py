@@ -258,7 +258,7 @@ def background(command: list[Path | str], folder: Path, socket: Path) -> Iterato
             command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        wait_for(socket.exists, str(command[0]), 60)
+        wait_for(socket.exists, str(command[0]))
         yield
     except BaseException as error:
         error.add_note(log.read_text()[-4000:])

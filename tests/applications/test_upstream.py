@@ -137,9 +137,9 @@ def test_another_server_of_ours(chain: Chain, page: Page) -> None:
     # From there to here: by the back channel, and on to the application.
     page.goto(f"{chain.there.base_url}/sign-out")
     press(page.get_by_role("button", name="Sign out"))
-    wait_for(lambda: _is_asked(page, chain), "the end of the session here", 20)
+    wait_for(lambda: _is_asked(page, chain), "the end of the session here", pause=0.3)
     page.goto(chain.app.url)
-    wait_for(lambda: _is_out(page, chain), "the end of the application's session", 20)
+    wait_for(lambda: _is_out(page, chain), "the end of the application's session", pause=0.3)
 
 
 def test_node_oidc_provider(chain: Chain, page: Page) -> None:

@@ -80,12 +80,13 @@ def test_the_story(chrome: Browser, server: Server) -> None:
         # At the third, it came back to the application by way of the server.
         expect(page.locator("#sign-in")).to_be_visible()
         assert page.url == third.url
-        wait_for(lambda: signed_out(page, first), "the first application", 15)
-        wait_for(lambda: waiting(server, second) == 1, "the dead application's delivery", 15)
+        wait_for(lambda: signed_out(page, first), "the first application", pause=0.5)
+        retried = "the dead application's delivery"
+        wait_for(lambda: waiting(server, second) == 1, retried, pause=0.5)
         with second.running():
             assert not signed_out(page, second)
-            wait_for(lambda: signed_out(page, second), "the second application", 40)
-        wait_for(lambda: waiting(server, second) == 0, "an empty outbox", 15)
+            wait_for(lambda: signed_out(page, second), "the second application", pause=1)
+        wait_for(lambda: waiting(server, second) == 0, "an empty outbox", pause=0.5)
     # Each was told once, by one of two workers.
     log = (server.folder / "worker.log").read_text()
     assert log.count("logout_delivered") == 3

@@ -675,7 +675,9 @@ def test_a_refused_request_is_explained_as_shown(server: Server) -> None:
     request_id = answer.headers["X-Request-ID"]
     assert answer.status_code == 400
     assert request_id in answer.text
-    wait_for(lambda: server.try_flask("explain", request_id).returncode == 0, "the refusal")
+    wait_for(
+        lambda: server.try_flask("explain", request_id).returncode == 0, "the refusal", pause=0.5
+    )
     for example, real in (
         (command.split()[-1], request_id), ("2kQ7mEoN0vRgq0xQxG3x4A", client_id),
         ("198.51.100.7", "127.0.0.1"),

@@ -114,7 +114,7 @@ def test_offboarding(tmp_path: Path) -> None:
             "group by SCIM": (SECONDS, lambda: DANA in scim.groups["staff"]),
         }
         with server.worker():
-            wait_for(lambda: DANA in scim.groups.get("staff", ()), "the account there", 60)
+            wait_for(lambda: DANA in scim.groups.get("staff", ()), "the account there")
             assert {name: has() for name, (_, has) in accesses.items()} == dict.fromkeys(
                 accesses, True
             )
@@ -136,7 +136,7 @@ def test_offboarding(tmp_path: Path) -> None:
                         gone[name] = time.monotonic() - began
                 return len(gone) == len(accesses)
 
-            wait_for(is_over, "the end of all", 60)
+            wait_for(is_over, "the end of all")
     for name, seconds in gone.items():
         logger.info("%s: %.2f s", name, seconds)
     late = {name: seconds for name, seconds in gone.items() if seconds > SECONDS}

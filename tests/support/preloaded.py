@@ -19,14 +19,9 @@ LIBRARIES = (
     "sqlalchemy.dialects.postgresql.psycopg",
 )
 
-# The libraries of SCIM take as long as all others together, and hardly a program needs them.
-LATE = ("sso.cli.scim", "sso.provisioning.receiver", "sso.scim.")
-
 for name in LIBRARIES:
     importlib.import_module(name)
 for module in pkgutil.walk_packages(sso.__path__, "sso."):
-    if module.name.startswith(LATE) or module.name.endswith("__main__"):
-        continue
-    if module.name not in OWN:
+    if module.name not in OWN and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 gc.freeze()

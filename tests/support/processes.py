@@ -80,13 +80,15 @@ def _own_ports() -> Iterator[int]:
 _ports = _own_ports()
 
 
-def wait_for(ready: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    """Poll until it is ready."""
+def wait_for(
+    ready: Callable[[], bool], what: str, seconds: float = 60, pause: float = 0.05
+) -> None:
+    """Poll until it is ready; `pause` when asking costs more than the wait."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if ready():
             return
-        time.sleep(0.05)
+        time.sleep(pause)
     raise AssertionError(f"{what} was not ready within {seconds} s")
 
 
