@@ -116,13 +116,12 @@ JOURNEYS: dict[Callable[[Hand], None], int] = {
 
 
 def test_no_journey_takes_more_clicks(chrome: Browser, site: Site, state: str) -> None:
-    taken = {}
+    context, taken = chrome.new_context(storage_state=state), {}
+    page = context.new_page()
     for journey in JOURNEYS:
-        context = chrome.new_context(storage_state=state)
-        page = context.new_page()
         page.goto(f"{site.server.base_url}/admin")
         hand = Hand(page, site)
         journey(hand)
         taken[journey] = hand.clicks
-        context.close()
+    context.close()
     assert taken == JOURNEYS

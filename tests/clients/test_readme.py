@@ -825,13 +825,15 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
         ("http://localhost:5050/api/auth", "127.0.0.1:5050"),
     ],
 )
-def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
+def test_where_gunicorn_listens(base_url: str, bind: str, tmp_path: Path) -> None:
     told = (ROOT / "docs/deploy/index.md").read_text()
     assert "on that port of `127.0.0.1`" in told
     assert "If `SSO_BASE_URL` is https, the server listens on `127.0.0.1:8000`" in told
-    shown = subprocess.run(
-        [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION, "--print-config"],
-        cwd=ROOT, env={**os.environ, "SSO_BASE_URL": base_url},
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    printed = tmp_path / "configuration"
+    program = Program(
+        "gunicorn", ["-c", CONFIGURATION, "--print-config"],
+        cwd=ROOT, env={**os.environ, "SSO_BASE_URL": base_url}, stdout=printed,
+    )  # fmt: skip
+    assert program.wait(60) == 0
+    shown = printed.read_text()
     assert re.search(rf"^bind +=.*'{re.escape(bind)}'", shown, re.MULTILINE), shown

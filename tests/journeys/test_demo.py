@@ -6,10 +6,10 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -22,54 +22,67 @@ from sso.extensions import db
 from sso.store import migrations
 from tests.support.factories import ensure_keys
 from tests.support.processes import ROOT, free_port, wait_for
+from tests.support.programs import Program
+
+
+class Demo:
+    """`flask demo --json` in a folder; what it prints and logs is beside that."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.printed, self.log = folder.with_suffix(".json"), folder.with_suffix(".log")
+        self.printed.unlink(missing_ok=True)
+        self.program = Program(
+            "flask",
+            ["demo", "--json", "--folder", str(folder), *arguments],
+            cwd=ROOT, env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            stdout=self.printed, stderr=self.log,
+        )  # fmt: skip
+
+    def line(self, number: int) -> Any:
+        """Wait for this line of its output, the first one being 0."""
+
+        def is_there() -> bool:
+            assert self.program.poll() is None, self.log.read_text()
+            return self.printed.read_text().count("\n") > number
+
+        wait_for(is_there, "the demo")
+        return json.loads(self.printed.read_text().splitlines()[number])
+
+    def end(self) -> None:
+        """As Ctrl-C does."""
+        self.program.send_signal(signal.SIGINT)
+        try:
+            self.program.wait(60)
+        except subprocess.TimeoutExpired:
+            self.program.send_signal(signal.SIGABRT)  # writes where each of its threads is
+            self.program.wait(20)
+        assert self.program.returncode == 0, self.log.read_text()
 
 
 @contextmanager
 def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
-    """Run it; gives what it printed, and ends it as Ctrl-C does."""
-    log = folder.with_suffix(".log").open("w")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "flask", "demo", "--json", "--folder", str(folder)),
-            *("--port", str(port), "--client-port", str(client_port)),
-        ],
-        cwd=ROOT, env={**os.environ, "PYTHONFAULTHANDLER": "1"},
-        stdout=subprocess.PIPE, stderr=log, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
+    """Run it; gives what it printed first."""
+    started = Demo(folder, "--port", str(port), "--client-port", str(client_port))
     try:
-        yield json.loads(process.stdout.readline())
+        yield started.line(0)
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # writes where each of its threads is
-            process.communicate(timeout=20)
-        log.close()
-    assert process.returncode == 0, folder.with_suffix(".log").read_text()
+        started.end()
 
 
 def test_a_device_in_the_terminal(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "flask", "demo", "--json", "--device"]
-    command += ["--folder", str(tmp_path / "demo"), "--port", str(free_port())]
-    command += ["--client-port", str(free_port())]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
+    ports = ("--port", str(free_port()), "--client-port", str(free_port()))
+    started = Demo(tmp_path / "demo", "--device", *ports)
     try:
-        told = json.loads(process.stdout.readline())
-        codes = json.loads(process.stdout.readline())
+        told, codes = started.line(0), started.line(1)
         browser = Browser(told["server"], "https://no.example/")
         page = browser.submit(browser.open(codes["verification_uri_complete"]), {})
         page = browser.submit(page, {"email": told["email"], "password": told["password"]})
         assert page.response is not None
         assert "Sample device" in page.response.text
         browser.submit(page, {"decision": "allow"})
-        assert json.loads(process.stdout.readline()) == {"signed_in": "Dana Demo"}
+        assert started.line(2) == {"signed_in": "Dana Demo"}
     finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
+        started.end()
 
 
 def test_the_qr_code_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,15 +154,17 @@ def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path) -> None:
 
 def test_a_second_one_in_the_same_folder_leaves_the_first_alone(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    command = [sys.executable, "-m", "flask", "demo", "--json", "--folder"]
+    printed, error = tmp_path / "second.json", tmp_path / "second.log"
     with demo(folder, free_port(), free_port()) as told:
-        second = subprocess.run(
-            [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=60
-        )
-        assert second.returncode == 1
-        assert (second.stdout, second.stderr.count("\n")) == ("", 1)
-        assert f"a demo runs in {folder} already" in second.stderr
-        assert "--folder" in second.stderr
+        second = Program(
+            "flask", ["demo", "--json", "--folder", str(folder)],
+            cwd=ROOT, env=os.environ, stdout=printed, stderr=error,
+        )  # fmt: skip
+        assert second.wait(60) == 1
+        said = error.read_text()
+        assert (printed.read_text(), said.count("\n")) == ("", 1)
+        assert f"a demo runs in {folder} already" in said
+        assert "--folder" in said
         begun = requests.get(told["open"] + "login", timeout=10)
         assert begun.url.startswith(told["server"] + "/sign-in?resume=")
 

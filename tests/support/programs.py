@@ -1,6 +1,7 @@
 """Python programs that need not import their libraries: they fork from a process that has."""
 
 import atexit
+import faulthandler
 import multiprocessing
 import os
 import resource
@@ -87,6 +88,8 @@ def _run(
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY)
         os.dup2(opened, number)
         os.close(opened)
+    if env.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable()
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (for as long as the process lives)
     sys.argv[1:] = args[1:]
     sys.path.insert(0, cwd)
