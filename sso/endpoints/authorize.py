@@ -123,10 +123,17 @@ def validate(
     client_id = (
         protocol_request.payload.client_id or ""
     )  # first: the language of errors depends on it
-    protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
+    if authorization_request.is_pushed(waiting.parameters):
+        digest = authorization_request.digest_of_pushed(waiting.parameters)
+        protocol_request.client, owner, pushed = browser_session.find_with_client_and_pushed(
+            connection, client_id, digest
+        )
+    else:
+        protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
+        pushed = None
     try:
         authorization_request.resolve_pushed(
-            protocol_request, is_waiting=waiting.asked_at is not None
+            protocol_request, pushed, is_waiting=waiting.asked_at is not None
         )
     except OAuth2Error as error:
         oauth_response.note_refusal(protocol_request, error)

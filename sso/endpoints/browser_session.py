@@ -25,6 +25,7 @@ from sso.ratelimit import device_cookie
 from sso.services import authentication, client_documents, revocation, second_factors
 from sso.store import sessions
 from sso.store.clients import RegisteredClient
+from sso.store.redemption import Pushed
 from sso.store.sessions import CurrentSession
 from sso.upstream.identity import UpstreamIdentity
 from sso.web import routing
@@ -108,9 +109,30 @@ def find_with_client(
     connection: Connection, client_id: str
 ) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
     """Return the client and the signed-in user of this browser, by one statement."""
-    secret = current_user.get_id() or ""
-    digest = secrets.digest(secret)
+    digest = secrets.digest(current_user.get_id() or "")
     client, owner = sessions.find_with_client(connection, client_id, digest)
+    return _current(connection, client_id, digest, client, owner)
+
+
+def find_with_client_and_pushed(
+    connection: Connection, client_id: str, pushed_digest: str
+) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None, Pushed | None]:
+    """Do as `find_with_client`, and return the pushed request with this digest."""
+    digest = secrets.digest(current_user.get_id() or "")
+    client, owner, pushed = sessions.find_with_client_and_pushed(
+        connection, client_id, digest, pushed_digest
+    )
+    return *_current(connection, client_id, digest, client, owner), pushed
+
+
+def _current(
+    connection: Connection,
+    client_id: str,
+    digest: str,
+    client: RegisteredClient | None,
+    owner: sessions.ResourceOwner | None,
+) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
+    """Return both, the client as its document describes it, and note the language of the user."""
     if client_documents.is_url(client_id):
         client = document_clients.current(connection, client_id, client)
         if client is not None and owner is None:

@@ -33,6 +33,7 @@ from sso.ratelimit import limiting
 from sso.store import clients, redemption
 from sso.store.approvals import PushedUse
 from sso.store.clients import RegisteredClient
+from sso.store.redemption import Pushed
 from sso.web.parameters import is_text
 
 INVALID_REQUEST_OBJECT = "invalid_request_object"  # RFC 9101 §7
@@ -244,15 +245,15 @@ def is_pushed(brought: dict[str, str]) -> bool:
     return brought.get("request_uri", "").startswith(PREFIX)
 
 
-def resolve_pushed(request: ProtocolRequest, *, is_waiting: bool) -> None:
+def resolve_pushed(request: ProtocolRequest, pushed: Pushed | None, *, is_waiting: bool) -> None:
     """Put the pushed parameters in the place of their request URI; any others are ignored (§4).
 
-    `is_waiting`: the request returns from one of our pages. Raises `InvalidRequestUri`.
+    `pushed`: the request with the digest of the URI. `is_waiting`: the request returns from one of
+    our pages. Raises `InvalidRequestUri`.
     """
     brought = request.payload.data
     if not is_pushed(brought):
         return
-    pushed = redemption.find_pushed(request.connection, _digest(brought))
     client_id, reason = brought.get("client_id", ""), Reason.UNKNOWN
     refusal = pushed.refusal(client_id, clock.now(), is_waiting=is_waiting) if pushed else reason
     if pushed is None or refusal:
@@ -263,13 +264,13 @@ def resolve_pushed(request: ProtocolRequest, *, is_waiting: bool) -> None:
     request.is_pushed, request.is_kept = True, pushed.waits_until is not None
     # Only the way back to the client is kept, for `redirect_uri_of`.
     remaining = json.dumps({"redirect_uri": request.payload.redirect_uri})
-    request.pushed_use = PushedUse(_digest(brought), remaining)
+    request.pushed_use = PushedUse(digest_of_pushed(brought), remaining)
 
 
 def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
     """Keep a pushed request beyond its minute: the user is at a page of ours."""
     if is_pushed(brought) and not request.is_kept:
-        redemption.let_pushed_wait(request.connection, _digest(brought), clock.now())
+        redemption.let_pushed_wait(request.connection, digest_of_pushed(brought), clock.now())
 
 
 def use_pushed(request: ProtocolRequest) -> bool:
@@ -282,9 +283,14 @@ def use_pushed(request: ProtocolRequest) -> bool:
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
     """Return the redirect URI of a pushed request, usable or not; empty if it is deleted."""
-    pushed = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
+    pushed = (
+        redemption.find_pushed(connection, digest_of_pushed(brought))
+        if is_pushed(brought)
+        else None
+    )
     return str(json.loads(pushed.parameters).get("redirect_uri", "")) if pushed else ""
 
 
-def _digest(brought: dict[str, str]) -> str:
+def digest_of_pushed(brought: dict[str, str]) -> str:
+    """Return the digest of a request URI of this server."""
     return secrets.digest(brought["request_uri"].removeprefix(PREFIX))

@@ -21,10 +21,11 @@ from sqlalchemy import (
 from sso import clock, database
 from sso.extensions import db
 from sso.flow import group_ends
-from sso.models import BrowserSession, Client, Consent, Grant, User
-from sso.store import clients, groups, prepared
+from sso.models import BrowserSession, Client, Consent, Grant, PushedRequest, User
+from sso.store import clients, groups, prepared, redemption
 from sso.store.clients import RegisteredClient
 from sso.store.lists import Order, batches, write
+from sso.store.redemption import Pushed
 from sso.store.users import ENABLED
 
 
@@ -96,6 +97,10 @@ _FIND_WITH_CLIENT = (
     .outerjoin(Consent, and_(Consent.user_id == User.id, Consent.client_id == Client.client_id))
     .where(Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None))
 )
+_PUSHED = prepared.table(PushedRequest)
+_FIND_WITH_PUSHED = _FIND_WITH_CLIENT.add_columns(
+    _PUSHED.c.digest.label("pushed_digest"), *prepared.columns(Pushed, _PUSHED, "pushed_")
+).outerjoin(_PUSHED, _PUSHED.c.digest == bindparam("pushed"))
 _FIND_OWNER = (
     select(*_OWNER)
     .select_from(BrowserSession)
@@ -123,8 +128,24 @@ def find_with_client(
     """Return the enabled client, and the live session with its user and consent. One statement."""
     values = {"client_id": client_id, "digest": digest, "now": clock.now()}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
+    return _client_and_owner(row) if row else (None, None)
+
+
+def find_with_client_and_pushed(
+    connection: Connection, client_id: str, digest: str, pushed_digest: str
+) -> tuple[RegisteredClient | None, ResourceOwner | None, Pushed | None]:
+    """Do as `find_with_client`, and return the pushed request with this digest. One statement, two
+    if the client is not enabled.
+    """
+    values = {"client_id": client_id, "digest": digest, "now": clock.now()}
+    row = prepared.first(connection, _FIND_WITH_PUSHED, {**values, "pushed": pushed_digest})
     if row is None:
-        return None, None
+        return None, None, redemption.find_pushed(connection, pushed_digest)
+    pushed = prepared.record(Pushed, row, "pushed_") if row["pushed_digest"] else None
+    return *_client_and_owner(row), pushed
+
+
+def _client_and_owner(row: prepared.Row) -> tuple[RegisteredClient, ResourceOwner | None]:
     client = clients.registered_client(row)
     if row["owner_user_id"] is None:  # a disabled user is not joined
         return client, None
