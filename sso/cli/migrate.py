@@ -12,9 +12,11 @@ from sso.cli.migration import Choices
 from sso.imports import auth0 as auth0_system
 from sso.imports import authelia as authelia_system
 from sso.imports import authentik as authentik_system
+from sso.imports import better_auth as better_auth_system
 from sso.imports import keycloak as keycloak_system
 from sso.imports import keycloak_realm
 from sso.imports import pocket_id as pocket_id_system
+from sso.imports.better_auth_secrets import Secrets
 from sso.imports.databases import Source
 from sso.imports.drafts import Answers
 from sso.imports.files import Advance
@@ -137,6 +139,51 @@ def pocket_id(choices: Choices, database: Source, rp_id: str | None) -> None:
     migration.run(choices, [database], read)
 
 
+@group.command("better-auth")
+@migration.database_options
+@click.option(
+    "--auth-secret", "auth_secrets", metavar="env:NAME", multiple=True,
+    help="BETTER_AUTH_SECRET, or an earlier one: it decrypts authenticator apps, backup codes and "
+    "client secrets; or file:PATH.",
+)  # fmt: skip
+@click.option(
+    "--rp-id", metavar="HOST",
+    help="The rpID of its passkeys, a host name; they are taken if this server has the same.",
+)  # fmt: skip
+@click.option(
+    "--provider", "providers", metavar="NAME=ID", multiple=True,
+    help="The sign-in provider here that a social provider there is, to take people's links.",
+)  # fmt: skip
+def better_auth(
+    choices: Choices,
+    database: Source,
+    auth_secrets: tuple[str, ...],
+    rp_id: str | None,
+    providers: tuple[str, ...],
+) -> None:
+    """Take over clients, roles and people of better-auth.
+
+    FILE is its SQLite database, URL that of PostgreSQL, or env:NAME if it has a password. The
+    command can be repeated: it brings what changed there since, and does not overwrite what
+    changed here.
+    """
+    if choices.issuer:
+        raise click.UsageError(
+            "--issuer: this server does not answer at the addresses of better-auth; change the "
+            "issuer in the applications"
+        )
+    here = better_auth_system.Here(
+        _is_own_host(rp_id),
+        Secrets(resolve(reference) for reference in auth_secrets),
+        {alias: _provider(name) for alias, name in named_texts(providers, "provider").items()},
+    )
+
+    def read(advance: Advance, answers: Answers) -> System:
+        return better_auth_system.system(database, answers, advance, here, MOST_METHODS)
+
+    migration.run(choices, [database], read)
+
+
 def _is_own_host(rp_id: str | None) -> bool:
     """Return whether passkeys of a relying party work here."""
     own = passkeys.rp_id().lower()
@@ -145,17 +192,19 @@ def _is_own_host(rp_id: str | None) -> bool:
 
 def _here(realm: Realm, rp_id: str | None, providers: Mapping[str, str]) -> Here:
     """Return which factors can be taken. Raises `Failure` for an unknown provider."""
+    aliases = {text(provider.get("alias")) for provider in realm.providers}
+    if unknown := sorted(providers.keys() - aliases):
+        raise Failure(f"the realm has no identity provider {unknown[0]}")
     own = passkeys.rp_id().lower()
     hosts = {kind: text(realm.settings.get(name)) or rp_id or "" for kind, name in RP_IDS.items()}
     return Here(
         {kind: bool(own) and host.lower() == own for kind, host in hosts.items()},
-        {alias: _provider(realm, alias, name) for alias, name in providers.items()},
+        {alias: _provider(name) for alias, name in providers.items()},
     )
 
 
-def _provider(realm: Realm, alias: str, name: str) -> tuple[str, str]:
-    if alias not in {text(provider.get("alias")) for provider in realm.providers}:
-        raise Failure(f"the realm has no identity provider {alias}")
+def _provider(name: str) -> tuple[str, str]:
+    """Return the ID and the issuer of a provider here. Raises `Failure`."""
     provider = context.upstreams().find(name)
     issuer = getattr(provider, "issuer", None)
     if provider is None or not issuer or not provider.REDIRECTS:

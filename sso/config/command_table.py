@@ -121,6 +121,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "authentik": ("Take over clients, groups and people of authentik.",
                       "sso.cli.migrate:authentik"),
         "auth0": ("Take over clients of Auth0.", "sso.cli.migrate:auth0"),
+        "better-auth": ("Take over clients, roles and people of better-auth.",
+                        "sso.cli.migrate:better_auth"),
         "authelia": ("Take over clients, groups and people of Authelia.",
                      "sso.cli.migrate:authelia"),
         "rehearse": ("Say which requests in the access log of another server this one would "

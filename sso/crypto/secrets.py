@@ -105,7 +105,15 @@ def make_secret(prefix: str) -> str:
 
 def digest(secret: str) -> str:
     """Return the digest that is stored instead of a secret; it begins with the scheme."""
-    return "sha256:" + hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest_of_hash(hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest())
+
+
+_SCHEME = "sha256:"
+
+
+def digest_of_hash(hashed: bytes) -> str:
+    """Return the digest of a secret of which only the SHA-256 is known."""
+    return _SCHEME + hashed.hex()
 
 
 def digest_of_foreign_code(hashed: bytes) -> str:
@@ -125,8 +133,10 @@ _FOREIGN = "foreign:"
 def digest_of_foreign_secret(hashed: str) -> str:
     """Return what stands for the digest of a secret of which only another server's hash is known.
 
-    No secret matches it.
+    No secret matches it. A hash that is a digest already stays.
     """
+    if hashed.startswith(_SCHEME):
+        return hashed
     return _FOREIGN + hashlib.sha256(hashed.encode()).hexdigest()
 
 

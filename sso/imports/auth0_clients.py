@@ -195,11 +195,7 @@ class _Conversion:
     def _people(self) -> None:
         """Take what concerns people; a service has none."""
         if self._grants == [CLIENT_CREDENTIALS]:
-            self._out.note(
-                Fate.QUESTION, "APIs", "the file does not say for which it gets tokens",
-                f"register them, and run: {COMMAND} client update {self._id} --add-api URI "
-                "--default-api URI",
-            )  # fmt: skip
+            self._out.ask_apis()
             return
         self._out.set("scope", _SCOPES + " offline_access" * (REFRESH_TOKEN in self._grants))
         self._out.set("id_token_claims", "all")  # those of its scopes, as in Auth0

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.config.urls import registration_error
-from sso.crypto import foreign_hashes
+from sso.crypto import foreign_hashes, secrets
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.keys import ALGORITHMS
 from sso.crypto.secrets import SHORTEST
@@ -109,6 +109,27 @@ class Draft:
             self.ask_secret(f"a check of its hash takes more than {MOST_SECONDS:g} s")
         else:
             self.secret_hash = stored
+
+    def take_sha256(self, hashed: bytes, answers: Answers) -> None:
+        """Take the SHA-256 of a secret, or the answers' secret, which may have a prefix before it.
+
+        Here, too, secrets are stored so: only random ones may be.
+        """
+        answer, stored = answers.secrets.get(self.client_id), secrets.digest_of_hash(hashed)
+        if answer is None:
+            self.secret_hash = stored
+        elif any(secrets.matches(answer[start:], stored) for start in range(len(answer[:200]))):
+            self.take_secret("", answers, "")
+        else:
+            self.ask_secret("the one of --secret is not the one that is stored there")
+
+    def ask_apis(self) -> None:
+        """Ask for which APIs a service gets tokens."""
+        self.note(
+            Fate.QUESTION, "APIs", "the file does not say for which it gets tokens",
+            f"register them, and run: {COMMAND} client update {self.client_id} --add-api URI "
+            "--default-api URI",
+        )  # fmt: skip
 
     def ask_secret(self, why: str, before: str = "") -> None:
         self.note(

@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sso.imports.person import KEYS, StoredPasskey
+from sso.imports.person import ANY_HANDLE, IDENTITIES, KEYS, Factors, StoredPasskey
 from sso.process import program
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ else:
     webauthn = program.late_module("webauthn.helpers")
 
 MOST_PASSKEYS = 20  # of one person
+MOST_IDENTITIES = 20
 OTHER_APPS = "authenticator apps that are not TOTP with 6 digits, 30 seconds and SHA-1"
 OTHER_HOST = f"{KEYS}, which are bound to another host name (see --rp-id)"
 BROKEN_KEYS = f"{KEYS} that cannot be read"
@@ -51,6 +52,7 @@ def passkey(
     transports: Iterable[str] = (),
     label: str = "",
     user_handle: bytes = b"",
+    is_handle_known: bool = True,
 ) -> StoredPasskey | None:
     """Return a passkey; `None` if it cannot be one. `public_key`: in COSE."""
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**32
@@ -64,7 +66,7 @@ def passkey(
     name = " ".join("".join(c for c in label if c == " " or c.isprintable()).split())
     return StoredPasskey(
         base64url(credential_id), base64url(public_key), count, " ".join(ways)[:100],
-        name[:_LABEL] or "Passkey", base64url(user_handle),
+        name[:_LABEL] or "Passkey", base64url(user_handle) if is_handle_known else ANY_HANDLE,
     )  # fmt: skip
 
 
@@ -76,6 +78,15 @@ def _is_key(public_key: bytes) -> bool:
     except Exception:  # the library does not catch the errors of its parsers
         return False
     return True
+
+
+def take_identity(factors: Factors, provider: tuple[str, str] | None, subject: str) -> str | None:
+    """Take a link to a provider, the ID and issuer of which are here. Returns why it is lost."""
+    is_fit = 0 < len(subject) <= 255 and subject.isprintable()
+    if not provider or not is_fit or len(factors.identities) >= MOST_IDENTITIES:
+        return f"{IDENTITIES} (see --provider)"
+    factors.identities.append((*provider, subject))
+    return None
 
 
 def from_base64(value: Any) -> bytes:

@@ -3,7 +3,6 @@
 Passkeys are bound to a host name, the relying party: they are only taken if it stays.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,12 +24,12 @@ from sso.imports.person import (
     Factors,
     Person,
     StoredPasskey,
+    json_value,
     mapping,
     text,
     texts,
 )
 
-MOST_IDENTITIES = 20
 _MOST_CODES = 100
 _TOTP = {"subType": "totp", "digits": 6, "period": 30, "algorithm": "HmacSHA1"}
 _PASSKEYS = ("webauthn", "webauthn-passwordless")
@@ -137,17 +136,12 @@ def _identities(factors: Factors, entry: dict[str, Any], here: Here) -> Iterator
     listed = entry.get("federatedIdentities")
     for identity in map(mapping, listed if isinstance(listed, list) else ()):
         provider = here.providers.get(text(identity.get("identityProvider")))
-        subject = text(identity.get("userId"))
-        is_fit = 0 < len(subject) <= 255 and subject.isprintable()
-        if provider and is_fit and len(factors.identities) < MOST_IDENTITIES:
-            factors.identities.append((*provider, subject))
-        else:
-            yield f"{IDENTITIES} (see --provider)"
+        if problem := foreign_factors.take_identity(
+            factors, provider, text(identity.get("userId"))
+        ):
+            yield problem
 
 
 def json_object(value: Any) -> dict[str, Any]:
     """Parse the text of a JSON object; empty if it is none."""
-    try:
-        return mapping(json.loads(value[:20_000]) if isinstance(value, str) else value)
-    except (ValueError, RecursionError):
-        return {}
+    return mapping(json_value(value))

@@ -1,5 +1,6 @@
 """One person of an export."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ IDENTITIES = "links to other identity providers"
 KEYS_OF_OTHERS = f"{KEYS} that somebody else has, too"
 LINKS_OF_OTHERS = f"{IDENTITIES} that somebody else has, too"
 SHOWN = 100  # characters of an email address in a report
+_LONGEST_JSON = 20_000  # characters
+ANY_HANDLE = "*"
 _MOST = 3000  # characters of a text; every limit for what is stored is lower
 
 
@@ -31,7 +34,8 @@ class FileProblem(OperatorError):
 class StoredPasskey:
     """A passkey of another server with the same relying party; base64url, as it is stored here.
 
-    `user_handle`: what the authenticator calls the user, unless that is the user's ID.
+    `user_handle`: what the authenticator calls the user, unless that is the user's ID;
+    `ANY_HANDLE` if the other server has not stored it.
     """
 
     credential_id: str
@@ -143,6 +147,15 @@ def texts(value: Any) -> list[str]:
 
 def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def json_value(value: Any) -> Any:
+    """Parse a text of JSON; `None` if it is something else. Other values stay."""
+    plain = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    try:
+        return json.loads(plain[:_LONGEST_JSON]) if isinstance(plain, str) else plain
+    except (ValueError, RecursionError):
+        return None
 
 
 def flag(value: Any) -> bool:

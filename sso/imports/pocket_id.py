@@ -3,7 +3,6 @@
 People have no passwords there, only passkeys, which are bound to its host name.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -32,7 +31,17 @@ from sso.imports.findings import Fate, Finding
 from sso.imports.foreign_factors import BROKEN_KEYS, MOST_PASSKEYS, OTHER_HOST
 from sso.imports.foreign_tables import Database, Reference, Row
 from sso.imports.keycloak_mappers import attribute_name
-from sso.imports.person import SHOWN, Factors, FileProblem, Person, flag, mapping, text, texts
+from sso.imports.person import (
+    SHOWN,
+    Factors,
+    FileProblem,
+    Person,
+    flag,
+    json_value,
+    mapping,
+    text,
+    texts,
+)
 from sso.imports.system import System
 from sso.process.program import COMMAND
 
@@ -40,7 +49,6 @@ KIND = "pocket-id"
 MOST_GROUPS, MOST_CLIENTS, MOST_ALLOWED, MOST_CLAIMS = 20_000, 5_000, 100_000, 10_000
 ADMINISTRATORS = "administer Pocket ID: give them a group that may administer this server"
 NO_FACTOR = 'without a passkey that is taken: they set a password by "Forgot your password?"'
-_LONGEST_JSON = 20_000  # characters
 _CLAIM_JSON = "custom claims that are lists or objects"
 _TABLES = ("users", "user_groups", "user_groups_users", "oidc_clients", "webauthn_credentials")
 _CLIENT = (
@@ -242,7 +250,7 @@ def _take_urls(draft: Draft, entry: Mapping[str, Any]) -> None:
             Fate.NOT_TAKEN, "reauthentication", "people sign in once for all applications here",
             "let the application send prompt=login or max_age",
         )  # fmt: skip
-    if mapping(_json(entry.get("credentials"))).get("federatedIdentities"):
+    if mapping(json_value(entry.get("credentials"))).get("federatedIdentities"):
         draft.note(
             Fate.NOT_TAKEN, "federated credentials", "they need more to be said here",
             "see: docs/how-to/services.md",
@@ -309,14 +317,14 @@ def _take_factors(person: Person, others: Mapping[str, list[Row]], has_same_host
     for row in others["consents"]:
         client_id, scope = text(row.get("client_id")), row.get("scope")
         if client_id.isprintable():  # newer versions have a list
-            factors.consents[client_id] = texts(_json(scope)) or text(scope).split()
+            factors.consents[client_id] = texts(json_value(scope)) or text(scope).split()
     for row in others["passkeys"]:
         if not has_same_host:
             person.lost.append(OTHER_HOST)
             continue
         passkey = foreign_factors.passkey(
             _raw(row.get("credential_id")), _raw(row.get("public_key")),
-            transports=texts(_json(row.get("transport"))), label=text(row.get("name")),
+            transports=texts(json_value(row.get("transport"))), label=text(row.get("name")),
         )  # fmt: skip
         if passkey is None or len(factors.passkeys) >= MOST_PASSKEYS:
             person.lost.append(BROKEN_KEYS)
@@ -343,13 +351,5 @@ def _raw(value: Any) -> bytes:
     return value if isinstance(value, bytes) else foreign_factors.from_base64(value)
 
 
-def _json(value: Any) -> Any:
-    plain = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    try:
-        return json.loads(plain[:_LONGEST_JSON]) if isinstance(plain, str) else None
-    except (ValueError, RecursionError):
-        return None
-
-
 def _urls(value: Any) -> list[str]:
-    return texts(_json(value))
+    return texts(json_value(value))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from sso import clock, context
+from sso.imports.person import ANY_HANDLE
 from sso.mfa import passkey_names, policy
 from sso.models import Passkey, User
 from sso.process import program
@@ -178,12 +179,13 @@ def _accept(
     passkey, user = passkey_and_user
     handle = credential.response.user_handle
     handles = [user.id.bytes, str(user.id).encode()]  # those of Keycloak are texts
-    if passkey.user_handle:
+    is_any = passkey.user_handle == ANY_HANDLE  # which no signature covers
+    if passkey.user_handle and not is_any:
         handles.append(webauthn.base64url_to_bytes(passkey.user_handle))
     if owner is None:
-        is_theirs = handle in handles  # §7.2 step 6: the authenticator has to name the user
+        is_theirs = is_any or handle in handles  # §7.2 step 6: the authenticator names the user
     else:
-        is_theirs = user.id == owner.id and handle in (None, b"", *handles)
+        is_theirs = user.id == owner.id and (is_any or handle in (None, b"", *handles))
     if not is_theirs:
         return None
     try:

@@ -22,7 +22,8 @@ class Passkey(Base):
     # base64url; an id has up to 1023 bytes.
     credential_id: Mapped[str] = mapped_column(String(1364), unique=True)
     public_key: Mapped[str] = mapped_column(Text)  # COSE, base64url
-    # The name of the user at the server where it was registered, base64url; `None`: the ID here.
+    # The name of the user at the server where it was registered, base64url; `None`: the ID here;
+    # "*": a server that has not stored it (`ANY_HANDLE`).
     user_handle: Mapped[str | None] = mapped_column(String(100))
     transports: Mapped[str] = mapped_column(String(100), default="", server_default="")
     sign_count: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")

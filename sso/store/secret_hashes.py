@@ -15,8 +15,10 @@ from sso.models import Client, ClientSecretHash
 
 
 def add(client_id: str, hashed: str) -> None:
-    """Store the hash of a secret. The client is stored already."""
+    """Store the hash of a secret, unless it is a digest. The client is stored already."""
     digest = secrets.digest_of_foreign_secret(hashed)
+    if not secrets.is_foreign(digest):
+        return
     db.session.flush()
     db.session.merge(ClientSecretHash(client_id=client_id, digest=digest, hash=hashed))
 

@@ -2,12 +2,13 @@
 
 import json
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import bcrypt
 import psycopg
+
+from tests.support import foreign_databases
 
 DANA = "3f1d2c4e-1111-4000-8000-000000000001"
 STAFF = "9f1d2c4e-2222-4000-8000-000000000002"
@@ -50,17 +51,7 @@ def client(client_id: str, *uris: str, **more: Any) -> dict[str, Any]:
 
 def write(path: Path, without: tuple[str, ...] = (), /, **rows: list[dict[str, Any]]) -> Path:
     """Write a database with these rows of tables; `without`: tables, or columns as TABLE.NAME."""
-    path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as file:
-        for table, columns in TABLES.items():
-            kept = [c for c in columns.split(", ") if f"{table}.{c.split()[0]}" not in without]
-            if table not in without:
-                file.execute(f"CREATE TABLE {table} ({', '.join(kept)})")
-        for table, entries in rows.items():
-            for entry in entries:
-                names, marks = ", ".join(entry), ", ".join(f":{name}" for name in entry)
-                file.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", entry)
-    return path
+    return foreign_databases.write(path, TABLES, rows, without)
 
 
 _OF_POSTGRESQL = {
