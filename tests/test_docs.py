@@ -48,6 +48,12 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
+def test_documents_that_messages_name_exist() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "sso").rglob("*.py"))
+    for name in set(re.findall(r"docs/[a-z/-]+(?:\.md)?", source)):
+        assert (ROOT / name).exists(), name
+
+
 @each("document", DOCUMENTS)
 def test_commands_named_in_a_document_exist(document: Path) -> None:
     named = re.findall(r"`flask ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]+))?", document.read_text())

@@ -74,7 +74,7 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     "organization": ("organizations", "make groups of them: docs/how-to/users-and-groups.md"),
     "oauthResource": ("protected resources", "register them: docs/how-to/apis.md"),
     "ssoProvider": ("sign-in providers", "configure them here: docs/how-to/upstream.md"),
-    "apikey": ("API keys", "see: docs/how-to/api-tokens.md"),
+    "apikey": ("API keys", "see: docs/how-to/provision.md"),
     "walletAddress": ("wallets", "let people set a password or a passkey"),
 }
 

@@ -19,7 +19,7 @@ _ENCRYPTED = re.compile(r"(?:\$ba\$[0-9]{1,9}\$)?((?:[0-9a-f]{2}){40,10000})")
 _NONCE = 24  # bytes
 _INNER = 16  # of them, for the key
 _CONSTANT = b"expand 32-byte k"
-_WORDS = 2**32
+_MODULUS = 2**32
 
 
 def is_encrypted(text: str) -> bool:
@@ -64,8 +64,12 @@ def decrypt(key: bytes, nonce: bytes, encrypted: bytes) -> bytes:
 def _derived_key(key: bytes, nonce: bytes) -> bytes:
     """Return HChaCha20 of a key: a block of ChaCha20 without the state that it adds at the end."""
     block = Cipher(ChaCha20(key, nonce), None).encryptor().update(bytes(64))
-    words = struct.unpack("<16I", block)
+    numbers = struct.unpack("<16I", block)
     constant, counter = struct.unpack("<4I", _CONSTANT), struct.unpack("<4I", nonce)
-    first = [(word - start) % _WORDS for word, start in zip(words[:4], constant, strict=True)]
-    last = [(word - start) % _WORDS for word, start in zip(words[12:], counter, strict=True)]
+    first = [
+        (number - start) % _MODULUS for number, start in zip(numbers[:4], constant, strict=True)
+    ]
+    last = [
+        (number - start) % _MODULUS for number, start in zip(numbers[12:], counter, strict=True)
+    ]
     return struct.pack("<8I", *first, *last)

@@ -338,11 +338,14 @@ def _findings(stored: _Read) -> Iterator[Finding]:
             Fate.NOT_TAKEN, "directory", "LDAP", "", "people come, but not their directory",
             "connect it: docs/how-to/ldap.md",
         )  # fmt: skip
-    remedies = {"api_keys": "api-tokens", "scim_service_providers": "provision-outwards"}
+    remedies = {
+        "api_keys": "docs/how-to/provision.md",
+        "scim_service_providers": "docs/how-to/provision-outwards.md",
+    }
     for table in stored.others:
         yield Finding(
             Fate.NOT_TAKEN, "server", table.replace("_", " "), "", "they know its addresses",
-            f"see: docs/how-to/{remedies[table]}.md",
+            f"see: {remedies[table]}",
         )  # fmt: skip
 
 

@@ -310,6 +310,9 @@ NOT_RUN = {
     ".venv/bin/flask migrate keycloak realm.json --plan": "tests/cli/test_migrate.py runs it",
     ".venv/bin/flask migrate authelia configuration.yml users_database.yml db.sqlite3 --plan":
         "tests/cli/test_migrate_authelia.py runs it",
+    'export BETTER_AUTH_SECRET="…"': "tests/cli/test_migrate_better_auth.py sets it",
+    'export BETTER_AUTH_DATABASE="postgresql://reader:…@db.example.com/app"':
+        "tests/applications/test_better_auth_provider.py reads such a database",
     ".venv/bin/flask migrate pocket-id pocket-id.db --rp-id id.example.com --plan":
         "tests/cli/test_migrate_pocket_id.py runs it",
     'export POCKET_ID="postgresql://reader:…@db.example.com/pocketid"':
