@@ -22,8 +22,6 @@ from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
     NEW_CLIENT_ID,
-    POST_LOGOUT,
-    REDIRECT,
     Answers,
     Draft,
 )
@@ -152,21 +150,16 @@ class _Conversion:
         return True
 
     def _take_redirects(self) -> bool:
-        uris: list[str] = []
-        if AUTHORIZATION_CODE in self._grants:
-            answers = list(self._answers.redirect_uris.get(self._id, ()))
-            listed = self._listed("callbacks")
-            uris = self._out.exact(
-                REDIRECT, [*listed, *answers], is_public=self._is_public, is_answered=bool(answers)
-            )
-            if not uris:
-                self._out.refuse_redirects(listed)
-                return False
-        self._out.set("redirect_uris", uris)
-        self._out.set("post_logout_redirect_uris", self._out.exact(
-            POST_LOGOUT, self._listed("allowed_logout_urls"),
-            is_public=self._is_public, is_answered=False,
-        ))  # fmt: skip
+        after = self._listed("allowed_logout_urls")
+        if AUTHORIZATION_CODE not in self._grants:
+            self._out.set("redirect_uris", [])
+            self._out.take_post_logout(after, is_public=self._is_public)
+        elif not self._out.take_redirects(
+            self._listed("callbacks"), after, self._answers, is_public=self._is_public
+        ):
+            return False
+        assert self._out.fields is not None
+        uris = self._out.fields["redirect_uris"]
         origins = [*self._listed("web_origins"), *self._listed("allowed_origins")]
         self._out.note_origins(dict.fromkeys(origins), uris)
         return True

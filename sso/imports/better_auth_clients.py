@@ -15,8 +15,6 @@ from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
     NEW_CLIENT_ID,
-    POST_LOGOUT,
-    REDIRECT,
     Answers,
     Draft,
 )
@@ -116,22 +114,15 @@ class _Conversion:
         return True
 
     def _take_redirects(self) -> bool:
-        exact: list[str] = []
-        if AUTHORIZATION_CODE in self._grants:
-            answers = list(self._context.answers.redirect_uris.get(self._id, ()))
-            uris = listed(self._entry.get("redirectUris"))
-            exact = self._out.exact(
-                REDIRECT, [*uris, *answers], is_public=self._is_public, is_answered=bool(answers)
-            )
-            if not exact:
-                self._out.refuse_redirects(uris)
-                return False
-        self._out.set("redirect_uris", exact)
-        self._out.set("post_logout_redirect_uris", self._out.exact(
-            POST_LOGOUT, listed(self._entry.get("postLogoutRedirectUris")),
-            is_public=self._is_public, is_answered=False,
-        ))  # fmt: skip
-        return True
+        if AUTHORIZATION_CODE not in self._grants:
+            self._out.set("redirect_uris", [])
+            return True
+        return self._out.take_redirects(
+            listed(self._entry.get("redirectUris")),
+            listed(self._entry.get("postLogoutRedirectUris")),
+            self._context.answers,
+            is_public=self._is_public,
+        )
 
     def _authentication(self) -> None:
         out = self._out

@@ -70,6 +70,25 @@ class Draft:
             f"--redirect-uri {self.client_id}=URI, for each one that it uses",
         )
 
+    def take_redirects(
+        self, listed: Sequence[str], after: Iterable[str], answers: Answers, *, is_public: bool
+    ) -> bool:
+        """Take exact redirect URIs and those after sign-out; refuse the client if it has none."""
+        answered = list(answers.redirect_uris.get(self.client_id, ()))
+        uris = self.exact(
+            REDIRECT, [*listed, *answered], is_public=is_public, is_answered=bool(answered)
+        )
+        if not uris:
+            self.refuse_redirects(listed)
+            return False
+        self.set("redirect_uris", uris)
+        self.take_post_logout(after, is_public=is_public)
+        return True
+
+    def take_post_logout(self, listed: Iterable[str], *, is_public: bool) -> None:
+        uris = self.exact(POST_LOGOUT, listed, is_public=is_public, is_answered=False)
+        self.set("post_logout_redirect_uris", uris)
+
     def take_secret(self, secret: str, answers: Answers, missing: str) -> None:
         """Take a secret in clear, or that of the answers, if it is long enough.
 

@@ -21,8 +21,6 @@ from sso.imports.drafts import (
     BAD_CLIENT_ID,
     CLIENT_ID,
     NEW_CLIENT_ID,
-    POST_LOGOUT,
-    REDIRECT,
     Answers,
     Draft,
 )
@@ -198,22 +196,13 @@ def _draft(
         draft.refuse(BAD_CLIENT_ID, NEW_CLIENT_ID)
         return draft
     is_public = flag(entry.get("is_public"))
-    uris = _urls(entry.get("callback_urls"))
-    given_uris = list(answers.redirect_uris.get(client_id, ()))
-    exact = draft.exact(
-        REDIRECT, [*uris, *given_uris], is_public=is_public, is_answered=bool(given_uris)
-    )
-    if not exact:
-        draft.refuse_redirects(uris)
+    if not draft.take_redirects(
+        _urls(entry.get("callback_urls")), _urls(entry.get("logout_callback_urls")), answers,
+        is_public=is_public,
+    ):  # fmt: skip
         return draft
     draft.set("client_name", text(entry.get("name"))[:200] or client_id)
     draft.set("grant_types", [AUTHORIZATION_CODE, REFRESH_TOKEN])
-    draft.set("redirect_uris", exact)
-    after = draft.exact(
-        POST_LOGOUT, _urls(entry.get("logout_callback_urls")), is_public=is_public,
-        is_answered=False,
-    )  # fmt: skip
-    draft.set("post_logout_redirect_uris", after)
     draft.set("require_pkce", is_public or flag(entry.get("pkce_enabled")))
     draft.set("token_endpoint_auth_method", NO_AUTH_METHOD if is_public else ANY_AUTH_METHOD)
     if not is_public:

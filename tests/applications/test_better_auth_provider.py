@@ -80,7 +80,8 @@ def test_nothing_changes(
     browser.authorize(wiki, scope="openid profile email")
     browser.sign_in(password=PASSWORD)
     [shared] = parse_qs(urlsplit(there["totpURI"]).query)["secret"]
-    claims = claims_of(wiki.exchange(browser.submit(code=code_of(shared)).code).json["id_token"])
+    page = browser.submit(code=code_of(shared))
+    claims = claims_of(wiki.exchange(page.code).get_json()["id_token"])
     assert (claims["sub"], claims["name"]) == (there["people"]["dana"], "Dana 李")
     assert (claims["given_name"], claims["email_verified"]) == ("Dana", True)
 

@@ -1,7 +1,6 @@
 """`flask migrate authentik`: the same clients, secrets, passwords, codes and subjects."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ from sso.extensions import db
 from sso.models import Client, TotpSecret, User
 from tests.conftest import Clock
 from tests.support import authentik as ak
+from tests.support import migrations
 from tests.support.actors import Browser, RelyingParty
 from tests.support.each import each
+from tests.support.migrations import lines, rows
 from tests.support.old_servers import Application
 
 Run = Callable[..., Any]
@@ -36,22 +37,9 @@ def migrate(app: Flask, tmp_path: Path) -> Run:
         if text:
             (tmp_path / "blueprint.yaml").write_text(text)
             files.append(str(tmp_path / "blueprint.yaml"))
-        done = app.test_cli_runner().invoke(
-            args=["migrate", "authentik", *files, "--json", *options]
-        )
-        assert done.exit_code == code, done.output
-        return json.loads(done.stdout) if not code else done.stderr
+        return migrations.migrate(app, "authentik", *files, *options, code=code)
 
     return run
-
-
-def rows(app: Flask, table: type) -> list[Any]:
-    with app.app_context():
-        return list(db.session.scalars(select(table)))
-
-
-def lines(report: Any) -> list[tuple[str, str, str]]:
-    return [(finding["fate"], finding["name"], finding["what"]) for finding in report["findings"]]
 
 
 def whole(path: Path) -> Path:

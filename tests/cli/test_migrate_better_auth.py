@@ -10,16 +10,16 @@ from typing import Any
 import cbor2
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
-from sso.extensions import db
 from sso.mfa import totp
 from sso.models import Client, Consent, Identity, Passkey, TotpSecret, User
 from tests.conftest import Clock
 from tests.support import better_auth as ba
+from tests.support import migrations
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 from tests.support.authenticator import Authenticator
 from tests.support.each import each
+from tests.support.migrations import forget, lines, rows
 from tests.support.second_factors import code_of, is_signed_in, sign_in_by_passkey
 
 Run = Callable[..., Any]
@@ -49,30 +49,9 @@ def migrate(app: Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(path: Path | None = None, *options: str, code: int = 0, **rows: Any) -> Any:
         database = path or ba.write(tmp_path / "sqlite.db", **rows)
-        done = app.test_cli_runner().invoke(
-            args=["migrate", "better-auth", str(database), "--json", *options]
-        )
-        assert done.exit_code == code, done.output
-        return json.loads(done.stdout) if not code else done.stderr
+        return migrations.migrate(app, "better-auth", str(database), *options, code=code)
 
     return run
-
-
-def rows(app: Flask, table: type) -> list[Any]:
-    with app.app_context():
-        return list(db.session.scalars(select(table)))
-
-
-def lines(report: Any) -> list[tuple[str, str, str]]:
-    return [(finding["fate"], finding["name"], finding["what"]) for finding in report["findings"]]
-
-
-def forget(app: Flask, *models: type) -> None:
-    with app.app_context():
-        for model in models:
-            for row in db.session.scalars(select(model)):
-                db.session.delete(row)
-        db.session.commit()
 
 
 def test_nothing_changes_for_applications_and_people(

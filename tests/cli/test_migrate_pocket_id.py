@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any
 import cbor2
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
-from sso.extensions import db
 from sso.models import Attribute, Client, Consent, Passkey, User
 from tests.conftest import Clock
+from tests.support import migrations
 from tests.support.actors import BASE, Browser, RelyingParty, claims_of
 from tests.support.authenticator import Authenticator
 from tests.support.databases import create_database
 from tests.support.each import each
+from tests.support.migrations import forget, lines, rows
 from tests.support.pocket_id import DANA, SECRET, STAFF, client, user, write, write_postgresql
 from tests.support.second_factors import sign_in_by_passkey
 
@@ -48,22 +49,9 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def migrate(app: Flask, tmp_path: Path) -> Run:
     def run(path: Path | str | None = None, *options: str, code: int = 0, **rows: Any) -> Any:
         database = path or write(tmp_path / "pocket-id.db", **rows)
-        done = app.test_cli_runner().invoke(
-            args=["migrate", "pocket-id", str(database), "--json", *options]
-        )
-        assert done.exit_code == code, done.output
-        return json.loads(done.stdout) if not code else done.stderr
+        return migrations.migrate(app, "pocket-id", str(database), *options, code=code)
 
     return run
-
-
-def rows(app: Flask, table: type) -> list[Any]:
-    with app.app_context():
-        return list(db.session.scalars(select(table)))
-
-
-def lines(report: Any) -> list[tuple[str, str, str]]:
-    return [(finding["fate"], finding["name"], finding["what"]) for finding in report["findings"]]
 
 
 def test_nothing_changes_for_applications_and_people(
@@ -148,10 +136,7 @@ def test_kinds_of_clients(entry: Any, fields: Any, findings: Any, app: Flask, mi
         stored = {"groups": [], **row.client_metadata, **switches}
         stored["disabled"] = row.disabled_at is not None
         assert {name: stored.get(name) for name in fields or {}} == (fields or {})
-    with app.app_context():
-        for row in db.session.scalars(select(Client)):
-            db.session.delete(row)
-        db.session.commit()
+    forget(app, Client)
 
 
 @each(
@@ -191,6 +176,8 @@ def test_people(app: Flask, migrate: Run) -> None:
                                "transport": b"[]", "user_id": DANA}],
         api_keys=[{"id": "1"}],
     )  # fmt: skip
+    for document in re.findall(r"docs/[a-z/-]+\.md", json.dumps(report["findings"])):
+        assert (Path(__file__).parents[2] / document).is_file()
     people = report["people"]
     assert (people["imported"], people["skipped"]) == (2, 3)
     by_email = {person.email: person for person in rows(app, User)}
