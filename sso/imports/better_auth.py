@@ -27,6 +27,7 @@ from sso.imports.person import (
     SHOWN,
     FileProblem,
     Person,
+    exact,
     flag,
     json_value,
     text,
@@ -230,8 +231,8 @@ def _algorithm(database: Database, model: _Model | None) -> str:
 
 
 def _roles(entry: Row) -> list[str]:
-    names = [name.strip() for name in text(entry.get("role")).split(",")]
-    return [name for name in dict.fromkeys(names) if name and name != _USUAL_ROLE]
+    names = dict.fromkeys(exact(entry.get("role")).split(","))
+    return [name for name in names if name.strip() and name != _USUAL_ROLE]
 
 
 def _with_password(entry: Row) -> Person:
@@ -248,10 +249,10 @@ def _people(
     now = clock.now().isoformat()
     with closing(Scratch()) as scratch, databases.opened(source) as database:
         users = models["user"].reference("id")
-        for row, children in foreign_tables.joined(database, users, others):
+        for number, (row, children) in enumerate(foreign_tables.joined(database, users, others), 1):
             entry = models["user"].entry(row)
             rows = {name: list(map(models[name].entry, children[name])) for name in children}
-            person = _person(entry, has_subjects)
+            person = _person(entry, number, has_subjects)
             _take_ban(person, entry, now, counts)
             _take_accounts(person, rows["account"], here)
             _take_app(person, entry, rows.get("twoFactor", ()), here)
@@ -263,10 +264,10 @@ def _people(
             yield person
 
 
-def _person(entry: Row, has_subjects: bool) -> Person:
+def _person(entry: Row, number: int, has_subjects: bool) -> Person:
     user_id = foreign_tables.key_of(entry["id"])
     username = text(entry.get("username"))
-    person = Person(f"user {(username or user_id)[:SHOWN]}", source_id=user_id)
+    person = Person(f"user {number}, {(username or user_id)[:SHOWN]}", source_id=user_id)
     person.email_verified = flag(entry.get("emailVerified"))
     name = text(entry.get("name"))
     first, _, last = name.rpartition(" ")
@@ -282,6 +283,7 @@ def _person(entry: Row, has_subjects: bool) -> Person:
     person.groups = _roles(entry)
     if has_subjects:
         person.attributes[SUBJECTS] = user_id
+        person.subjects = {SUBJECTS}
     if flag(entry.get("isAnonymous")):
         person.refused = ANONYMOUS
     return person

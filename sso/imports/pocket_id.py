@@ -264,9 +264,11 @@ def _people(
     source: Source, stored: _Read, has_same_host: bool, counts: Counter[str]
 ) -> Iterator[Person]:
     with closing(Scratch()) as scratch, databases.opened(source) as database:
-        for row, others in foreign_tables.joined(database, _PEOPLE, _OF_PERSON):
+        for number, (row, others) in enumerate(
+            foreign_tables.joined(database, _PEOPLE, _OF_PERSON), 1
+        ):
             counts[ADMINISTRATORS] += flag(row.get("is_admin"))
-            person = _person(row, others, stored)
+            person = _person(row, number, others, stored)
             _take_factors(person, others, has_same_host)
             if person.refused is None:
                 person.refused = reading.finished(person, KIND, scratch)
@@ -275,9 +277,9 @@ def _people(
             yield person
 
 
-def _person(row: Row, others: Mapping[str, list[Row]], stored: _Read) -> Person:
+def _person(row: Row, number: int, others: Mapping[str, list[Row]], stored: _Read) -> Person:
     username = text(row.get("username"))
-    person = Person(f"user {username[:SHOWN]}", source_id=text(row.get("id")))
+    person = Person(f"user {number}, {username[:SHOWN]}", source_id=text(row.get("id")))
     person.email_verified = flag(row.get("email_verified", stored.are_verified))
     person.disabled = flag(row.get("disabled"))
     person.take_claims({

@@ -145,6 +145,26 @@ def test_passkeys(handle: str, app: Flask, migrate: Run, clock: Clock) -> None:
     forget(app, Passkey, User)
 
 
+def test_what_two_people_have(app: Flask, migrate: Run) -> None:
+    """A passkey belongs to the first; a hostile database gives it to others of the same name."""
+    point = Authenticator().key.public_key().public_numbers()
+    cose = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
+    key = {"credentialID": "aWQ", "publicKey": base64.b64encode(cbor2.dumps(cose)).decode(),
+           "counter": 0}  # fmt: skip
+    people = [ba.user("dana", username="same"), ba.user("erin", username="same"),
+              ba.user("fay", "erin" * 4)]  # fmt: skip
+    keys = [{**key, "userId": login * 4} for login in ("dana", "erin")]
+    report = migrate(
+        None, *RP, user=people, passkey=keys,
+        oauthClient=[ba.client("c"), ba.client("c", "https://other.example.com/cb")],
+    )  # fmt: skip
+    assert report["people"]["imported"] == 2
+    assert len(rows(app, Passkey)) == 1
+    assert "somebody else has" in json.dumps(report["people"]["left_out"])
+    [client] = rows(app, Client)
+    assert client.client_metadata["redirect_uris"] == ["https://c.example.com/cb"]
+
+
 def test_passkeys_of_another_host(app: Flask, migrate: Run) -> None:
     keys = [{"userId": ba.DANA, "credentialID": "aWQ", "publicKey": "aWQ=", "counter": 0}]
     report = migrate(None, "--rp-id", "id.example.com", user=[DANA], passkey=keys)
@@ -307,7 +327,7 @@ def test_people(app: Flask, migrate: Run) -> None:
             ba.user("hal", banned=1, banExpires=later), ba.user("ida", isAnonymous=1),
             ba.user("twin", email="ERIN@example.com"), ba.user("nobody", email=None),
             ba.user("broken", email="a\0b@example.com"),
-            ba.user("root", role="sso-administrators, x/y ,user"),
+            ba.user("root", role="sso-administrators,x/y,user"),
         ],
         account=[google, {**google, "providerId": "github"},
                  {**ba.account("fay" * 4), "password": "plain text"}],
