@@ -161,7 +161,7 @@ class AuthorizationEndpoint:
             seconds = min(seconds, MAX_FAPI_CODE_LIFETIME)
         lifetime = timedelta(seconds=seconds)
         consented_at = owner.consent.updated_at if owner.consent else None
-        seen = approvals.Seen(client.updated_at, owner.user_seen, consented_at)
+        decided_on = approvals.Seen(client.updated_at, owner.user_seen, consented_at)
         new_code = approvals.NewCode(
             digest=secrets.digest(code),
             redirect_uri=authorization_request.redirect_uri,
@@ -184,12 +184,12 @@ class AuthorizationEndpoint:
         connection, is_alone = request.connection, request.writes_code_alone
         if request.pushed_use and is_alone:
             request.is_used_up = approvals.add_and_use_pushed(
-                connection, seen, new_code, request.pushed_use, **columns
+                connection, decided_on, new_code, request.pushed_use, **columns
             )
             if request.is_used_up:
                 return
             is_alone = False
-        if not approvals.add(connection, seen, new_code, is_last=is_alone, **columns):
+        if not approvals.add(connection, decided_on, new_code, is_last=is_alone, **columns):
             raise Overtaken
 
 

@@ -156,12 +156,12 @@ class Redemption:
         # row redeemed. An UPDATE that waits for another one looks at its row again, for which
         # PostgreSQL needs `used` in FROM and not in a subquery.
         table = redeem.table
-        one: Label[int] = literal_column("1", Integer).label("one")
+        number: Label[int] = literal_column("1", Integer).label("one")
         assert redeem.whereclause is not None
-        row = select(one).select_from(table).where(redeem.whereclause)
+        row = select(number).select_from(table).where(redeem.whereclause)
         live = row.with_for_update(of=table, key_share=True).cte("live")
-        used = _insert_used("postgresql", live).returning(one).cte("used")
-        self._use_redeem_and_add = _and_add_tokens(redeem.where(used.c.one == one))
+        used = _insert_used("postgresql", live).returning(number).cte("used")
+        self._use_redeem_and_add = _and_add_tokens(redeem.where(used.c.one == number))
 
     def run(
         self,
