@@ -23,6 +23,7 @@ from werkzeug.serving import make_server
 
 from sso.doctor.command import doctor_command
 from sso.process import http_call
+from tests.operations.conftest import command
 from tests.support.listeners import certificate, listening
 from tests.support.processes import ROOT, Server, free_port, wait_for
 from tests.support.signing import EC, public
@@ -111,11 +112,12 @@ class Application:
 
 @contextmanager
 def registered(server: Server, redirect_uri: str, *options: str) -> Iterator[str]:
-    client_id = server.register("Books", redirect_uri, *options)["client_id"]
+    described = ("--name", "Books", "--redirect-uri", redirect_uri, *options, "--json")
+    client_id = json.loads(command(server, "client", "create", *described))["client_id"]
     try:
         yield client_id
     finally:
-        server.flask("client", "delete", client_id, "--yes")
+        command(server, "client", "delete", client_id, "--yes")
 
 
 def left_behind(server: Server) -> dict[str, int]:
@@ -152,7 +154,7 @@ def test_a_healthy_connection(server: Server) -> None:
         assert left_behind(server) == before
 
         def is_told() -> bool:
-            told = json.loads(server.flask("audit", "list", "--client", client_id, "--json"))
+            told = json.loads(command(server, "audit", "list", "--client", client_id, "--json"))
             return {"code_issued", "consent_given"} <= {one["event"] for one in told}
 
         wait_for(is_told, "the audit trail, which is written within a second")
@@ -378,7 +380,7 @@ def test_programs_on_the_users_device(server: Server) -> None:
 
 def test_a_device(server: Server) -> None:
     """A client without a browser of its own has no sign-in that comes back."""
-    made = server.flask("client", "create", "--name", "TV", "--public", "--device", "--json")
+    made = command(server, "client", "create", "--name", "TV", "--public", "--device", "--json")
     code, found = examine(server, json.loads(made)["client_id"])
     assert code == 0
     assert named(found, "sign-in")["status"] == "skipped"
@@ -395,7 +397,7 @@ def test_an_application_on_the_developers_machine(server: Server) -> None:
 
 def test_a_disabled_client(server: Server) -> None:
     with registered(server, f"http://127.0.0.1:{free_port()}/callback") as client_id:
-        server.flask("client", "disable", client_id)
+        command(server, "client", "disable", client_id)
         code, found = examine(server, client_id)
     assert (code, named(found, "client")["status"]) == (1, "wrong")
     assert named(found, "client")["hint"] == f"run: flask client enable {client_id}"
@@ -458,7 +460,7 @@ def test_keys_of_a_client(server: Server, tmp_path: Path) -> None:
         assert untried["status"] == "skipped"
         words = "client assertions, signed requests, pushed requests, DPoP proofs"
         assert f"not tried: {words}. If it is refused, see: flask explain" in untried["seen"]
-        server.flask("client", "update", client_id, "--auth-alg", "PS256")
+        command(server, "client", "update", client_id, "--auth-alg", "PS256")
         code, found = examine(server, client_id)
         assert code == 1
         assert named(found, "keys")["seen"] == "no key is for PS256, to sign client assertions"

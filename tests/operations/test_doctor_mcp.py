@@ -13,6 +13,7 @@ from flask import Response
 from sqlalchemy import create_engine, text
 
 from sso.doctor.command import doctor_command
+from tests.operations.conftest import command
 from tests.support.mcp_servers import McpServer, moved
 from tests.support.processes import ROOT, Server, free_port
 
@@ -70,7 +71,8 @@ def invoke(server: Server, *arguments: str) -> Result:
 
 def register(server: Server, mcp: McpServer, *options: str) -> str:
     """Register the server as an API with the scope `read`."""
-    printed = server.flask(
+    printed = command(
+        server,
         *("api", "create", "--identifier", mcp.url, "--name", "Notes", "--json"),
         *("--scope", "read=Read your notes", *options),
     )
@@ -216,12 +218,13 @@ def test_a_person_outside_of_the_group(server: Server) -> None:
         assert examine(server, mcp.url).exit_code == 0  # somebody in the group can
         report = examine(server, mcp.url, "--as", "ada@example.com")
         report.blames("person", PERSON, "--add-group engineers")
-        server.flask("user", "update", "ada@example.com", "--add-group", "engineers")
+        command(server, "user", "update", "ada@example.com", "--add-group", "engineers")
         assert examine(server, mcp.url, "--as", "ada@example.com").exit_code == 0
 
 
 def test_a_client_that_is_not_registered_for_it(server: Server) -> None:
-    created = server.flask(
+    created = command(
+        server,
         *("client", "create", "--name", "Editor", "--public", "--json"),
         *("--redirect-uri", "http://127.0.0.1/callback"),
     )
@@ -230,8 +233,8 @@ def test_a_client_that_is_not_registered_for_it(server: Server) -> None:
         register(server, mcp)
         report = examine(server, mcp.url, "--client", client_id)
         report.blames("client", HERE, f"--add-api {mcp.url}")
-        server.flask("client", "update", client_id, "--add-api", mcp.url)
+        command(server, "client", "update", client_id, "--add-api", mcp.url)
         assert examine(server, mcp.url, "--client", client_id).exit_code == 0
-        server.flask("client", "disable", client_id)
+        command(server, "client", "disable", client_id)
         report = examine(server, mcp.url, "--client", client_id)
         report.blames("client", "the client", f"client enable {client_id}")
