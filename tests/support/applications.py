@@ -30,6 +30,8 @@ CHANGEABLE = (
     "template_context_processors", "jinja_loader", "session_interface", "wsgi_app",
     "test_client_class",
 )  # fmt: skip
+# What tests put something else in place of: the first one is put back.
+REPLACED = ("sso.limits", "sso.settings", "sso.upstreams")
 
 
 class _Compiled(BytecodeCache):
@@ -79,6 +81,7 @@ class _Made:
         app, extensions = self.app, self.app.extensions
         for name in extensions.keys() - self.first["extensions"].keys():
             del extensions[name]  # was made when it was first used
+        extensions.update({name: self.first["extensions"][name] for name in REPLACED})
         if self._state() != self.first:
             return False
         settings, ring = extensions["sso.settings"], extensions["sso.keys"]
