@@ -63,7 +63,7 @@ class Keycloak:
         def is_ready() -> bool:
             assert process.poll() is None, self.log.read_text()
             try:
-                return requests.get(self.issuer("master"), timeout=10).ok
+                return requests.get(self.issuer("master"), timeout=60).ok
             except (requests.ConnectionError, requests.Timeout):
                 return False
 

@@ -122,7 +122,7 @@ class Person:
 
     def open(self, uri: str, **headers: str) -> requests.Response:
         return self.http.get(
-            self.app.url + uri, headers={**NAVIGATION, **headers}, allow_redirects=False, timeout=20
+            self.app.url + uri, headers={**NAVIGATION, **headers}, allow_redirects=False, timeout=60
         )
 
     def shown(self, uri: str, **headers: str) -> dict[str, str]:
@@ -151,7 +151,7 @@ class Person:
                 data=form,
                 headers={**NAVIGATION, "Origin": url[: url.index("/", 8)]},
                 allow_redirects=False,
-                timeout=20,
+                timeout=60,
             )
             assert answer.status_code < 400, answer.text
         raise AssertionError(f"it ends at {answer.url}")

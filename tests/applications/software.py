@@ -313,7 +313,7 @@ class Application:
         def ready() -> bool:
             assert process.poll() is None, file.read_text()
             try:
-                answer = requests.get(self.url + (path or "/"), timeout=10, allow_redirects=False)
+                answer = requests.get(self.url + (path or "/"), timeout=60, allow_redirects=False)
             except (requests.ConnectionError, requests.Timeout):
                 return False
             return path is None or answer.ok

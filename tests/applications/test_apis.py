@@ -87,7 +87,7 @@ class Issuer:
             f"{self.server.base_url}/oauth2/token",
             data={**form, **self.client.credentials()},
             headers=headers,
-            timeout=20,
+            timeout=60,
         )
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
@@ -317,7 +317,7 @@ class Api:
     def ask(self, token: str | None, scheme: str = "Bearer", **headers: str) -> requests.Response:
         if token is not None:
             headers["Authorization"] = f"{scheme} {token}"
-        return requests.get(self.url, headers=headers, timeout=20)
+        return requests.get(self.url, headers=headers, timeout=60)
 
 
 @contextmanager
@@ -392,7 +392,7 @@ def signed_with_the_public_key(issuer: Issuer, token: str) -> str:
     """HS256, with what everybody knows as the secret (RFC 8725 §2.1)."""
     header = {**header_of(token), "alg": "HS256"}
     url = f"{issuer.server.base_url}/oauth2/jwks"
-    [jwk] = [k for k in requests.get(url, timeout=10).json()["keys"] if k["kid"] == header["kid"]]
+    [jwk] = [k for k in requests.get(url, timeout=60).json()["keys"] if k["kid"] == header["kid"]]
     text = f"{part(header)}.{token.split('.')[1]}"
     mac = hmac.digest(json.dumps(jwk).encode(), text.encode(), hashlib.sha256)
     return f"{text}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"

@@ -78,7 +78,7 @@ class Wiki:
         headers = dict(FORGED) if assertion is None else {"X-Sso-Assertion": assertion}
         if assertion is None:
             del headers["X-Sso-Assertion"]
-        return requests.get(self.direct, headers=headers, timeout=20)
+        return requests.get(self.direct, headers=headers, timeout=60)
 
     def assertion_of(self, person: Person) -> str:
         url = f"{self.server.base_url}/forward-auth/{self.app.registered['client_id']}"
@@ -88,7 +88,7 @@ class Wiki:
             "X-Forwarded-Host": self.app.url.removeprefix("http://"),
             "X-Forwarded-Uri": "/",
         }
-        answer = person.http.get(url, headers={**NAVIGATION, **place}, timeout=20)
+        answer = person.http.get(url, headers={**NAVIGATION, **place}, timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.headers["X-Sso-Assertion"]
 
@@ -214,7 +214,7 @@ def test_jupyterhub(tmp_path: Path, server: Server) -> None:
         person, home = Person(wiki.app), "/hub/home"
         assert DANA.email in person.follow(person.open(home), until="jhdata").text
         forged = {**FORGED, "X-Sso-Assertion": wiki.signed(email=SAM.email)}
-        page = person.http.get(wiki.app.url + home, headers={**NAVIGATION, **forged}, timeout=20)
+        page = person.http.get(wiki.app.url + home, headers={**NAVIGATION, **forged}, timeout=60)
         assert (DANA.email in page.text, SAM.email in page.text) == (True, False)
         for what, make in REFUSED.items():
             answer = _open_hub(wiki, make(wiki))
@@ -238,4 +238,4 @@ def _open_hub(
     for name in [name for name in headers if name.startswith("X-Forwarded")]:
         del headers[name]
     browser = browser or requests.Session()
-    return browser.get(wiki.direct + path, headers=headers, timeout=20)
+    return browser.get(wiki.direct + path, headers=headers, timeout=60)

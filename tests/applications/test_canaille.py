@@ -65,7 +65,7 @@ def canaille(tmp_path: Path) -> Iterator[Canaille]:
     def is_ready() -> bool:
         assert process.poll() is None, output.read_text()
         try:
-            requests.get(f"http://127.0.0.1:{port}/", timeout=10)
+            requests.get(f"http://127.0.0.1:{port}/", timeout=60)
         except requests.RequestException:
             return False
         return True

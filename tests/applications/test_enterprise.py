@@ -121,7 +121,7 @@ def test_the_inspector(tmp_path: Path, chrome: Chrome, monkeypatch: pytest.Monke
             asked = visitor.submit(asked, {"email": DANA.email, "password": PASSWORD})
             asked = visitor.submit(asked, {"decision": "allow"})  # it sends prompt=consent
             visitor.session.close()
-            assert requests.get(asked.url, timeout=20).ok
+            assert requests.get(asked.url, timeout=60).ok
             printed, _ = process.communicate(timeout=60)
             assert process.returncode == 0
         issued = events(there, "id_jag_issued")

@@ -156,7 +156,7 @@ def check_sign_in(person: Person, server: Server) -> None:
     assert headers["remote-email"] == DANA.email
     assert headers["remote-groups"] == "staff"
     assert headers["remote-name"].encode("latin-1").decode() == "Zoë Demo"
-    keys = KeySet.import_key_set(requests.get(f"{server.base_url}/oauth2/jwks", timeout=20).json())
+    keys = KeySet.import_key_set(requests.get(f"{server.base_url}/oauth2/jwks", timeout=60).json())
     claims = jwt.decode(headers["x-sso-assertion"], keys, algorithms=["ES256"]).claims
     assert (claims["sub"], claims["aud"]) == (headers["remote-user"], person.app.url)
 
@@ -179,10 +179,10 @@ def check_what_is_no_page(person: Person, stranger: Person) -> None:
     assert (answer.status_code, answer.json()["error"]) == (401, "login_required")
     assert person.shown("/feed", **call)["remote-email"] == DANA.email
     url, form = f"{person.app.url}/form", {"text": "x" * 5000}
-    sent = person.http.post(url, form, headers=NAVIGATION, timeout=20)
+    sent = person.http.post(url, form, headers=NAVIGATION, timeout=60)
     assert (sent.status_code, sent.json()["method"]) == (200, "POST")
     headers = {**NAVIGATION, "Referer": f"{url}?id=7"}
-    sent = stranger.http.post(url, form, headers=headers, allow_redirects=False, timeout=20)
+    sent = stranger.http.post(url, form, headers=headers, allow_redirects=False, timeout=60)
     assert sent.status_code == 303
     assert stranger.follow(sent).url == f"{url}?id=7"
 
@@ -190,19 +190,19 @@ def check_what_is_no_page(person: Person, stranger: Person) -> None:
 def check_sockets_and_streams(person: Person, stranger: Person) -> None:
     assert socket_says(person) == ("101", b"hello")
     assert socket_says(stranger) == ("401", b"")
-    answer = person.http.get(f"{person.app.url}/stream", stream=True, timeout=20)
+    answer = person.http.get(f"{person.app.url}/stream", stream=True, timeout=60)
     events = answer.iter_lines()
     assert next(events) == b"data: 1"
     assert not ARRIVED.is_set()
     ARRIVED.set()
     assert b"data: 2" in list(events)
     assert person.shown("/file", Range="bytes=0-9")["range"] == "bytes=0-9"
-    head = person.http.head(f"{person.app.url}/page", headers=NAVIGATION, timeout=20)
+    head = person.http.head(f"{person.app.url}/page", headers=NAVIGATION, timeout=60)
     assert (head.status_code, head.text) == (200, "")
     preflight = stranger.http.options(
         f"{person.app.url}/feed",
         headers={"Origin": "https://a.example", "Access-Control-Request-Method": "PUT"},
-        timeout=20,
+        timeout=60,
     )
     assert preflight.status_code == 401
 
@@ -217,7 +217,7 @@ def socket_says(person: Person) -> tuple[str, bytes]:
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-Fetch-Mode: websocket",
         f"Cookie: {cookies}",
     ]  # fmt: skip
-    with socket.create_connection((place.hostname, place.port or 80), timeout=20) as connection:
+    with socket.create_connection((place.hostname, place.port or 80), timeout=60) as connection:
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
         answer = connection.makefile("rb")
         status = answer.readline().split()[1].decode()

@@ -81,7 +81,7 @@ class Application:
         def is_ready() -> bool:
             assert process.poll() is None, self.log
             try:
-                return requests.get(self.url, timeout=10).ok
+                return requests.get(self.url, timeout=60).ok
             except requests.ConnectionError:
                 return False
 

@@ -204,7 +204,7 @@ def be_the_person(scene: Scene, url: str, name: str, document: str | None) -> No
     [client_id], [callback] = query["client_id"], query["redirect_uri"]
     assert (client_id == document) is (document is not None)
     arrived = scene.arrive(url, callback, name, DOMAIN if document else None)
-    assert requests.get(arrived, timeout=20).ok
+    assert requests.get(arrived, timeout=60).ok
 
 
 @ways("registration", rare="document")
@@ -292,7 +292,7 @@ def test_the_conformance_tool(scene: Scene, tmp_path: Path, by_document: bool) -
         else:
             visitor = Browser(scene.server.base_url, callback)
             page = visitor.submit(visitor.open(url), {"email": EMAIL, "password": PASSWORD})
-            assert requests.get(visitor.submit(page, {"decision": "allow"}).url, timeout=20).ok
+            assert requests.get(visitor.submit(page, {"decision": "allow"}).url, timeout=60).ok
         printed, _ = process.communicate(timeout=60)
         assert process.returncode == 0, printed
     checks = [json.loads(file.read_text()) for file in results.glob("*/checks.json")]

@@ -142,7 +142,7 @@ def test_nginx_publishes_and_challenges_for_a_server_that_cannot(
     program: list[str | Path] = [nginx, "-c", configuration, "-e", tmp_path / "e"]
     with mcp.running(), running(program, url, tmp_path):
         assert check(server, url)["call with token"] == "it answers 200"
-        refused = requests.post(url, timeout=10).headers["WWW-Authenticate"]
+        refused = requests.post(url, timeout=60).headers["WWW-Authenticate"]
     assert refused == f'Bearer resource_metadata="{well_known(port)}", scope="read"'
 
 
@@ -166,7 +166,7 @@ def test_caddy_publishes_and_challenges_for_a_server_that_cannot(
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with mcp.running(), running(program, url, tmp_path, home):
         assert check(server, url)["call with token"] == "it answers 200"
-        refused = requests.post(url, timeout=10).headers["WWW-Authenticate"]
+        refused = requests.post(url, timeout=60).headers["WWW-Authenticate"]
     assert refused == f'Bearer resource_metadata="{well_known(port)}", scope="read"'
 
 

@@ -79,7 +79,7 @@ class Reader:
                 for shown in ("a program on this device", "Notes", "Read your notes"):
                     assert shown in page.response.text
                 allowed = visitor.submit(page, {"decision": "allow"}).url
-                assert requests.get(allowed, timeout=10).ok
+                assert requests.get(allowed, timeout=60).ok
                 printed, _ = process.communicate(timeout=30)
             finally:
                 process.kill()

@@ -61,7 +61,7 @@ class Wiki:
             data=PRINCIPAL if self.method != "GET" else None,
             headers={**kind, **(dict.fromkeys(SPELLINGS, forged) if forged else {})},
             allow_redirects=False,
-            timeout=20,
+            timeout=60,
         )
 
 

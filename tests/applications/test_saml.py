@@ -162,7 +162,7 @@ class ServiceProvider:
         return self.identity(answer)
 
     def open(self, person: Person) -> requests.Response:
-        return person.http.get(self.url + self.home, allow_redirects=False, timeout=20)
+        return person.http.get(self.url + self.home, allow_redirects=False, timeout=60)
 
     def has_session(self, person: Person) -> bool:
         answer = self.open(person)
@@ -176,7 +176,7 @@ def keys(folder: Path, server: Server) -> str:
     key = own.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (folder / "sp.key").write_bytes(key)
     (folder / "sp.pem").write_text(own.certificate)
-    metadata = requests.get(f"{server.base_url}/saml/metadata", timeout=20).text
+    metadata = requests.get(f"{server.base_url}/saml/metadata", timeout=60).text
     (folder / "idp.xml").write_text(metadata)
     return own.certificate
 
@@ -243,7 +243,7 @@ def shibboleth(_: Path, server: Server) -> Iterator[ServiceProvider]:
             running([apache, "-D", "FOREGROUND", "-f", folder / "apache2.conf"],
                     folder / "web", port, **environ),
         ):  # fmt: skip
-            metadata = requests.get(f"{url}/Shibboleth.sso/Metadata", timeout=20)
+            metadata = requests.get(f"{url}/Shibboleth.sso/Metadata", timeout=60)
             (folder / "sp.xml").write_text(metadata.text)
             register(server, folder / "sp.xml")
             yield ServiceProvider(url, "/index.html", f"/Shibboleth.sso/Logout?return={url}/out")
@@ -306,7 +306,7 @@ def _program(
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with running(command, folder, port, IDP=str(folder / "idp.xml")):
-        (folder / "sp.xml").write_text(requests.get(url + metadata, timeout=20).text)
+        (folder / "sp.xml").write_text(requests.get(url + metadata, timeout=60).text)
         # passport-saml's metadata names no single logout by redirect, though it does it.
         register(server, folder / "sp.xml", "--slo-url", url + slo)
         yield ServiceProvider(url, "/", leave)
@@ -363,7 +363,7 @@ class OpenID:
     def is_live(self) -> bool:
         headers = {"Authorization": f"Bearer {self.token}"}
         url = f"{self.server.base_url}/oauth2/userinfo"
-        status = requests.get(url, headers=headers, timeout=20).status_code
+        status = requests.get(url, headers=headers, timeout=60).status_code
         assert status in (200, 401)
         return status == 200
 
@@ -378,14 +378,14 @@ def openid(server: Server, client: dict[str, Any], person: Person) -> OpenID:
     query = {"response_type": "code", "client_id": client["client_id"], "scope": "openid",
              "redirect_uri": CALLBACK, "state": "x"}  # fmt: skip
     url = f"{server.base_url}/oauth2/authorize"
-    answer = person.http.get(url, params=query, allow_redirects=False, timeout=20)
+    answer = person.http.get(url, params=query, allow_redirects=False, timeout=60)
     assert answer.headers["Location"].startswith(f"{CALLBACK}?code="), answer.headers
     [code] = parse_qs(urlsplit(answer.headers["Location"]).query)["code"]
     tokens = requests.post(
         f"{server.base_url}/oauth2/token",
         data={"grant_type": "authorization_code", "code": code, "redirect_uri": CALLBACK},
         auth=(client["client_id"], client["client_secret"]),
-        timeout=20,
+        timeout=60,
     ).json()
     return OpenID(server, tokens["access_token"])
 
@@ -400,7 +400,7 @@ def test_one_sign_out_for_both(
     notes = openid(server, client, person)
     assert (provider.has_session(person), notes.is_live()) == (True, True)
 
-    leave = person.http.get(provider.url + provider.logout, allow_redirects=False, timeout=20)
+    leave = person.http.get(provider.url + provider.logout, allow_redirects=False, timeout=60)
     person.follow(leave, until="you are out")
     assert (provider.has_session(person), notes.is_live()) == (False, False)
     answer = person.follow(provider.open(person), until='type="password"')
@@ -410,7 +410,7 @@ def test_one_sign_out_for_both(
     again = provider.sign_in(person)
     assert again == identity
     notes = openid(server, client, person)
-    leave = person.http.get(f"{server.base_url}/sign-out", timeout=20)
+    leave = person.http.get(f"{server.base_url}/sign-out", timeout=60)
     person.follow(leave, until="On a shared computer")
     assert (provider.has_session(person), notes.is_live()) == (False, False)
 
@@ -447,7 +447,7 @@ def test_an_assertion_for_another(provider: ServiceProvider, issuer: Flask) -> N
     for change in attempts:
         url, fields = message(provider, person)
         fields["SAMLResponse"] = signed_again(issuer, fields["SAMLResponse"], **change)
-        answer = person.http.post(url, fields, allow_redirects=False, timeout=20)
+        answer = person.http.post(url, fields, allow_redirects=False, timeout=60)
         if change:
             assert answer.status_code >= 400, (change, answer.text)
             assert not provider.has_session(person)

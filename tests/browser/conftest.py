@@ -20,7 +20,7 @@ from tests.support.processes import Server, free_port
 PASSWORD = "correct horse battery"
 EMAIL = "dana@example.com"
 TORN = "tests.browser.torn:app"
-expect.set_options(timeout=20_000)  # 5 s are little where many tests share two cores
+expect.set_options(timeout=60_000)  # 5 s are little where many tests share two cores
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def device(site: Site) -> str:
 
 
 def post(site: Site, path: str, **form: str) -> Any:
-    return requests.post(f"{site.server.base_url}/oauth2/{path}", data=form, timeout=10).json()
+    return requests.post(f"{site.server.base_url}/oauth2/{path}", data=form, timeout=60).json()
 
 
 def look(page: Page, scripts: bool) -> None:

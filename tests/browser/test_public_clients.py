@@ -163,7 +163,7 @@ def exchanged(
         "redirect_uri": redirect_uri, "code_verifier": verifier,
     }  # fmt: skip
     tokens: dict[str, Any] = requests.post(
-        f"{site.server.base_url}/oauth2/token", data=form, timeout=10
+        f"{site.server.base_url}/oauth2/token", data=form, timeout=60
     ).json()
     assert tokens["token_type"] == "Bearer"
     return tokens

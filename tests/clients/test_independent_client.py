@@ -46,7 +46,7 @@ def sign_in_and_allow(url: str, callback: str = CALLBACK) -> str:
     browser = requests.Session()
     method, data = "GET", None
     for _ in range(12):
-        answer = browser.request(method, url, data=data, allow_redirects=False, timeout=20)
+        answer = browser.request(method, url, data=data, allow_redirects=False, timeout=60)
         method, data = "GET", None
         if answer.is_redirect:
             url = urljoin(url, answer.headers["Location"])
@@ -73,13 +73,13 @@ def approved(server: Server, session: OAuth2Session, verifier: str) -> str:
 
 def test_the_whole_flow(server: Server, session: OAuth2Session) -> None:
     discovery = f"{server.base_url}/.well-known/openid-configuration"
-    metadata = requests.get(discovery, timeout=10).json()
+    metadata = requests.get(discovery, timeout=60).json()
     verifier = "v" * 43
     arrived = approved(server, session, verifier)
     token = session.fetch_token(
         metadata["token_endpoint"], authorization_response=arrived, code_verifier=verifier
     )
-    keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=10).json())
+    keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=60).json())
     identity = jwt.decode(token["id_token"], keys, algorithms=["RS256"])
     assert identity.claims["iss"] == metadata["issuer"] == server.base_url
     assert identity.claims["aud"] == session.client_id
@@ -126,7 +126,7 @@ def test_a_client_without_a_secret(
     assert requests.get(
         f"{base}/userinfo",
         headers={"Authorization": f"Bearer {second['access_token']}"},
-        timeout=10,
+        timeout=60,
     ).status_code == 401  # fmt: skip
 
 
@@ -210,12 +210,12 @@ def test_without_leeway_one_refresh_wins(server: Server, registered: dict[str, A
         winner = next(answer.json() for answer in answers if answer.status_code == 200)
         header = {"Authorization": f"Bearer {winner['access_token']}"}
         userinfo = f"{strict.base_url}/oauth2/userinfo"
-        assert requests.get(userinfo, headers=header, timeout=10).status_code == 401
+        assert requests.get(userinfo, headers=header, timeout=60).status_code == 401
 
 
 def test_long_request_lines_are_accepted(server: Server, registered: dict[str, Any]) -> None:
     base = f"/api/auth/oauth2/authorize?client_id={registered['client_id']}&state="
     line = base + "s" * (8190 - len(f"GET {base} HTTP/1.1\r\n"))
-    answer = requests.get(server.origin + line, allow_redirects=False, timeout=10)
+    answer = requests.get(server.origin + line, allow_redirects=False, timeout=60)
     assert answer.status_code == 400
     assert "redirect_uri" in answer.text

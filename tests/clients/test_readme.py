@@ -526,13 +526,13 @@ def test_the_tutorial(tmp_path: Path) -> None:
         (tmp_path / "wiki.py").write_text(source)
         start = block(".venv/bin/flask --app wiki run --port 8001").replace("8001", port)
         with running(server, start, tmp_path, here), requests.Session() as browser:
-            assert 'href="/login"' in browser.get(here, timeout=10).text
-            sent = browser.get(f"{here}/login", allow_redirects=False, timeout=10)
+            assert 'href="/login"' in browser.get(here, timeout=60).text
+            sent = browser.get(f"{here}/login", allow_redirects=False, timeout=60)
             callback = f"{here}/oauth/callback"
             arrived = sign_in_and_allow(server, sent.headers["Location"], callback)
-            home = browser.get(arrived.url, timeout=10)
+            home = browser.get(arrived.url, timeout=60)
             assert (home.url, home.text) == (f"{here}/", "Signed in as Your Name")
-            denied = requests.get(f"{callback}?error=access_denied", timeout=10)
+            denied = requests.get(f"{callback}?error=access_denied", timeout=60)
             assert (denied.status_code, "access_denied" in denied.text) == (400, True)
     said = "the application shows `Signed in as Your Name`"
     assert said in PAGES[TUTORIAL]
@@ -598,7 +598,7 @@ def test_the_tutorial_of_an_api(tmp_path: Path) -> None:
                 ["sh", "-c", of_page("curl -s -o")], capture_output=True, text=True, check=True
             )
             assert asked.stdout == "401\n"
-            link = re.findall(r'href="([^"]+)"', requests.get(home, timeout=10).text)[0]
+            link = re.findall(r'href="([^"]+)"', requests.get(home, timeout=60).text)[0]
             shown = called(server, home, link)
             assert re.fullmatch(r'The API answered 200: \{"user":"[0-9a-f-]{36}"\}\s*', shown)
             assert called(server, home, "/login").startswith("The API answered 401: ")
@@ -609,16 +609,16 @@ def test_the_tutorial_of_an_api(tmp_path: Path) -> None:
             )
             token = json.loads(answer.stdout)["access_token"]
             headers = {"Authorization": f"Bearer {token}"}
-            found = requests.get(f"{api}/documents", headers=headers, timeout=10).json()
+            found = requests.get(f"{api}/documents", headers=headers, timeout=60).json()
             assert found == {"user": credentials(job)["client_id"]}
 
 
 def called(server: Server, home: str, link: str) -> str:
     """Sign in to the application of the tutorial; gives what it shows of the API's answer."""
     with requests.Session() as browser:
-        sent = browser.get(home + link, allow_redirects=False, timeout=10)
+        sent = browser.get(home + link, allow_redirects=False, timeout=60)
         arrived = sign_in_and_allow(server, sent.headers["Location"], f"{home}/callback")
-        return browser.get(arrived.url, timeout=10).text
+        return browser.get(arrived.url, timeout=60).text
 
 
 def test_the_six_steps_by_hand(server: Server) -> None:
@@ -650,7 +650,7 @@ def test_the_six_steps_by_hand(server: Server) -> None:
     assert arguments[:-1:2] == ["-d"] * (len(arguments) // 2)
     form = given([(n, v) for n, _, v in (pair.partition("=") for pair in arguments[1:-1:2])])
     environ = {"BASE": server.base_url}
-    token = requests.post(Template(arguments[-1]).substitute(environ), data=form, timeout=10).json()
+    token = requests.post(Template(arguments[-1]).substitute(environ), data=form, timeout=60).json()
     assert set(four) <= token.keys()
     assert token["scope"] == "openid profile email"
 
@@ -659,7 +659,7 @@ def test_the_six_steps_by_hand(server: Server) -> None:
     environ["ACCESS_TOKEN"] = token["access_token"]
     name, _, value = Template(header).substitute(environ).partition(": ")
     profile = requests.get(
-        Template(url).substitute(environ), headers={name: value}, timeout=10
+        Template(url).substitute(environ), headers={name: value}, timeout=60
     ).json()
     shown = dict(re.findall(r'"(\w+)": ("…"|true)', six[0]))
     assert shown.keys() <= profile.keys()
@@ -674,7 +674,7 @@ def test_a_refused_request_is_explained_as_shown(server: Server) -> None:
         "response_type": "code", "client_id": client_id, "redirect_uri": f"{CALLBACK}/",
         "state": "st4te",
     }  # fmt: skip
-    answer = requests.get(f"{server.base_url}/oauth2/authorize", params=asked, timeout=10)
+    answer = requests.get(f"{server.base_url}/oauth2/authorize", params=asked, timeout=60)
     request_id = answer.headers["X-Request-ID"]
     assert answer.status_code == 400
     assert request_id in answer.text
@@ -811,7 +811,7 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
     answer = requests.post(
         f"{server.base_url}/oauth2/introspect",
         data={"client_id": client["client_id"], "client_secret": secret, "token": "x"},
-        timeout=10,
+        timeout=60,
     )
     assert answer.json() == {"active": False}
     again = server.flask("apply", str(declaration), "--plan", "--json", **environ)

@@ -101,9 +101,9 @@ def test_the_qr_code_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
 
 def ask_for_a_new_password(told: dict[str, str]) -> None:
     browser, address = requests.Session(), told["server"] + "/forgotten-password"
-    page = browser.get(address, timeout=10)
+    page = browser.get(address, timeout=60)
     csrf_token, *_ = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
-    browser.post(address, {"csrf_token": csrf_token, "email": told["email"]}, timeout=10)
+    browser.post(address, {"csrf_token": csrf_token, "email": told["email"]}, timeout=60)
 
 
 def has_ipv6() -> bool:
@@ -138,11 +138,11 @@ def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path) -> None:
             assert told["open"].startswith("http://localhost:")
             for address in ("127.0.0.1", "[::1]" if has_ipv6() else "127.0.0.1"):
                 there = told["server"].replace("localhost", address).removesuffix("/api/auth")
-                assert requests.get(f"{there}/readyz", timeout=10).ok
+                assert requests.get(f"{there}/readyz", timeout=60).ok
             assert told["password"]
-            page = requests.get(told["open"], timeout=10)
+            page = requests.get(told["open"], timeout=60)
             assert "Sign in" in page.text
-            begun = requests.get(told["open"] + "login", timeout=10)
+            begun = requests.get(told["open"] + "login", timeout=60)
             assert begun.url.startswith(told["server"] + "/sign-in?resume=")
             assert "data-passkeys" in begun.text or "passkey" in begun.text
             assert "Sample application" in begun.text
@@ -165,7 +165,7 @@ def test_a_second_one_in_the_same_folder_leaves_the_first_alone(tmp_path: Path) 
         assert (printed.read_text(), said.count("\n")) == ("", 1)
         assert f"a demo runs in {folder} already" in said
         assert "--folder" in said
-        begun = requests.get(told["open"] + "login", timeout=10)
+        begun = requests.get(told["open"] + "login", timeout=60)
         assert begun.url.startswith(told["server"] + "/sign-in?resume=")
 
 
@@ -194,5 +194,5 @@ def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
         db.session.commit()
         db.engine.dispose()
     with demo(folder, free_port(), free_port()) as told:
-        begun = requests.get(told["open"] + "login", timeout=10)
+        begun = requests.get(told["open"] + "login", timeout=60)
         assert begun.url.startswith(told["server"] + "/sign-in?resume=")

@@ -12,9 +12,9 @@ NEW = "another long password"
 
 
 def post(browser: requests.Session, url: str, **fields: str) -> requests.Response:
-    page = browser.get(url, timeout=10)
+    page = browser.get(url, timeout=60)
     csrf_token, *_ = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
-    return browser.post(url, {"csrf_token": csrf_token, **fields}, timeout=10)
+    return browser.post(url, {"csrf_token": csrf_token, **fields}, timeout=60)
 
 
 def test_a_forgotten_password(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_forgotten_password(tmp_path: Path) -> None:
             link = link_in(mail.messages[1])
             assert link.startswith(f"{server.base_url}/new-password?token=")
             assert "Your password was set" in post(browser, link, new_password=NEW).text
-            assert requests.get(link, timeout=10).status_code == 410
+            assert requests.get(link, timeout=60).status_code == 410
             who = {"email": "ann@example.com", "password": NEW}
             signed_in = post(browser, f"{server.base_url}/sign-in", **who)
             assert signed_in.url.endswith("/account")
