@@ -169,6 +169,14 @@ def test_what_changed_there_is_brought(app: Flask, migrate: Migrate) -> None:
     assert migrate(after)["people"]["updates"] == {}
 
 
+def test_a_claim_that_is_gone_there_goes_here(app: Flask, migrate: Migrate) -> None:
+    migrate(ACME)
+    assert person(app, "dana@example.com").claims["family_name"] == "Doe"
+    assert migrate(with_dana(lastName=""))["people"]["updates"] == {"changed": 1}
+    claims = person(app, "dana@example.com").claims
+    assert (claims["given_name"], claims.get("family_name")) == ("Dana", None)
+
+
 def test_a_field_that_changed_here_stays_and_is_named(app: Flask, migrate: Migrate) -> None:
     migrate(ACME)
     with app.app_context():

@@ -52,8 +52,10 @@ def move(make_app: MakeApp, user: User) -> Move:
 
 def test_signing_out_with_it_leads_back(move: Move) -> None:
     assert move.sign_out(move.hint()).url == f"{SIGNED_OUT}?state=s"
-    audiences = move.hint(aud=[move.client.client_id, "account"], azp=move.client.client_id)
-    assert move.sign_out(audiences).url == f"{SIGNED_OUT}?state=s"
+    client_id = move.client.client_id
+    for audiences in ([client_id, "account"], ["account", client_id]):
+        hint = move.hint(aud=audiences, azp=client_id)
+        assert move.sign_out(hint).url == f"{SIGNED_OUT}?state=s"
 
 
 def test_it_ends_no_session_without_asking(move: Move) -> None:

@@ -249,6 +249,7 @@ def test_only_the_command_line_gives_and_changes_them(app: Flask, user: User) ->
                 actor, service.client_id, {"jwks_uri": "https://x.example/keys"}
             ),
             lambda actor=actor: clients.rotate_secret(actor, service.client_id),
+            lambda actor=actor: clients.limit_secret(actor, service.client_id, "2099-01-01"),
         ):
             with app.app_context(), pytest.raises(Invalid, match="only by commands"):
                 act()

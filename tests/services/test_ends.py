@@ -318,6 +318,8 @@ def test_a_directory_enables_nobody_after_the_end(app: Flask, clock: Clock, end:
         db.session.commit()
     assert row(app, user).is_disabled
     assert row(app, user).ends_at == end
+    assert row(app, user).disabled_at is not None
+    assert not events(app, "user_enabled")
 
 
 class TestTheLastAdministrator:

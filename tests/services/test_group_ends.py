@@ -149,6 +149,23 @@ def test_it_is_announced_once_a_week_before(
     assert "ends: club." in " ".join(text_of(mail).split())
 
 
+def test_another_end_is_announced_again(
+    app: Flask, mailbox: Mailbox, clock: Clock, end: datetime
+) -> None:
+    user = make_user(app, groups=["staff"])
+    set_end(app, user, end)
+    clock.time = end - moments.NOTICE
+    assert work(app) == 1
+    set_end(app, user, end + 30 * DAY)
+    assert row(app, user).groups_due_at == end + 30 * DAY - moments.NOTICE
+    assert work(app) == 0
+    mailbox.read()
+    clock.move(days=30)
+    assert [work(app), work(app)] == [1, 0]
+    (mail,) = mailbox.read()
+    assert "ends: staff." in " ".join(text_of(mail).split())
+
+
 @pytest.mark.parametrize("way", ["user", "group"])
 def test_who_is_added_again_is_a_new_member(
     app: Flask, clock: Clock, end: datetime, way: str

@@ -451,6 +451,8 @@ def test_groups_that_bound_a_role_have_no_owners(app: Flask) -> None:
                 with pytest.raises(LookupError):
                     group_owners.add_member(by, group_id(name), **new)
             db.session.rollback()
+        listed = db.session.scalars(group_owners.managed_by(by, named_groups.containing("")))
+        assert [group.name for group in listed] == ["wiki-editors"]
         with pytest.raises(Exception, match="has no owners"):
             group_owners.change(olga, group_id("paris"), added=[make_user(app, "o@x.org").id])
 
