@@ -291,6 +291,18 @@ def test_every_template_is_used() -> None:
         assert f'"{template.relative_to(PACKAGE / "templates")}"' in source
 
 
+def test_every_form_has_a_token() -> None:
+    """Without its own, it is refused in a browser: those of other forms do not count."""
+    forms, lacking = 0, []
+    for path in (PACKAGE / "templates").rglob("*.html"):
+        for form in re.findall(r"<form\b[^>]*\bpost\b.*?</form>", path.read_text(), re.DOTALL):
+            forms += 1
+            if "csrf_token" not in form:
+                lacking.append(path.name)
+    assert forms > 80
+    assert lacking == ["form_post.html"]  # to an application
+
+
 def test_no_file_is_there_by_accident() -> None:
     """SQLite makes an empty file of any name that it is asked to open, such as `postgres`."""
     listed = subprocess.run(

@@ -163,6 +163,8 @@ def unprotected(site: str) -> str:
         rarely("nginx", without(URI), None, "proxy", "wrong", "no answer that it can use (500)"),
         ("nginx", replaced("-Uri $", "-Uri $http_x_forwarded_uri$"), None, "proxy", "wrong",
          "clients can forge X-Forwarded-Uri"),
+        ("nginx", replaced("-Uri $request_uri", "-Uri $uri"), None, "proxy", "wrong",
+         "asks about another page"),
         ("nginx", replaced("^~ /.sso/", "^~ /.else/"), None, "sign-in", "wrong",
          "/.sso/callback answers"),
         ("caddy", without(*CADDY), "/who", "forged headers", "wrong", "with underscores"),

@@ -200,6 +200,10 @@ def test_forms_of_files(content: Any, migrate: Run) -> None:
         "no secret": ({"client_secret": None}, {}, [("question", "secret")]),
         "a placeholder": ({"client_secret": "##WIKI_SECRET_THAT_IS_ELSEWHERE_AND_LONG##"}, {},
                           [("question", "secret")]),
+        "a placeholder with quotes": (
+            {"client_secret": "@@WIKI_SECRET_THAT_IS_ELSEWHERE_AND_LONG@@"}, {},
+            [("question", "secret")],
+        ),
         "keys": ({"client_authentication_methods": {"private_key_jwt": {"credentials": [{}]}}},
                  None, [("not_taken", "")]),
         "SAML": ({"app_type": "sso_integration"}, None, [("not_taken", "")]),

@@ -75,8 +75,7 @@ def whole(path: Path) -> Path:
         ],
         flows_flow=[{"flow_uuid": ak.FLOW, "slug": ak.IMPLICIT["slug"]}],
         stages_authenticator_totp_totpdevice=[
-            {"id": 1, "user_id": 5, "key": "31" * 20, "digits": 6, "step": 30, "t0": 0,
-             "confirmed": True},
+            {"id": 1, "user_id": 5, "key": "31" * 20, "digits": 6, "step": 30, "t0": 0},
         ],
         stages_authenticator_static_staticdevice=[{"id": 9, "user_id": 5, "confirmed": True}],
         stages_authenticator_static_statictoken=[{"id": 1, "device_id": 9, "token": "abcdefgh"}],

@@ -252,3 +252,21 @@ def test_two_workers_share_it(app: Flask) -> None:
     assert crowd.live() == 0
     with app.app_context():
         assert db.session.scalars(select(ClientWork)).all() == []
+
+
+def test_work_that_begins_again_begins_at_the_first_grant(app: Flask) -> None:
+    """The groups changed once more: grants that were looked at are looked at again."""
+    make_user(app, groups=["staff"])
+    client = make_client(app)
+    client.exchange(Browser(app).approve(client).code)
+    with app.app_context():
+        row = db.session.get_one(Client, client.client_id)
+        row.set_client_metadata({**row.client_metadata, "groups": ["board"]})
+        db.session.add(ClientWork(
+            client_id=client.client_id, kind=client_work.NARROW, done=5, after=UUID(int=2**128 - 1),
+            created_at=row.created_at,
+        ))  # fmt: skip
+        db.session.flush()
+        assert client_work.begin(client.client_id, client_work.NARROW)
+        db.session.commit()
+        assert db.session.scalars(select(Grant.end_reason)).all() == ["group_lost"]

@@ -292,6 +292,8 @@ def test_with_the_right_key_nothing_counts_as_lost(apps: Apps) -> None:
     following = {kid for kid, state, _ in stored(apps.old) if state == KeyState.NEXT}
     assert run(apps.old, "key", "rotate", "--lost-secret-key").exit_code == 0
     assert {kid for kid, state, _ in stored(apps.old) if state == KeyState.ACTIVE} == following
+    assert run(apps.old, "key", "rotate").exit_code == 1  # the next keys are too young
+    assert run(apps.old, "key", "rotate", "--lost-secret-key").exit_code == 0
 
 
 def test_what_neither_key_opens_is_told(

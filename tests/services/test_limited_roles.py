@@ -395,6 +395,17 @@ def test_members_with_more_permissions_are_left_alone(app: Flask, role: str) -> 
             db.session.rollback()
 
 
+def test_a_limit_to_a_group_helps_no_staff_outside_it(app: Flask) -> None:
+    """Not even staff with fewer permissions, whom those without the limit could change."""
+    by = staff_of(app, "hr", HELPERS)
+    outside = make_user(app, "out@example.com", groups=["readers"])
+    inside = make_user(app, "in@example.com", groups=["readers", "paris"])
+    with app.app_context():
+        credentials.mail_password_reset(by, loaded(inside))
+        with pytest.raises(NotAllowed):
+            credentials.mail_password_reset(by, loaded(outside))
+
+
 def test_nobody_gives_a_role_with_other_limits(app: Flask) -> None:
     """HR of Paris and Lyon cannot make somebody support of Paris, whose permission they lack."""
     by, dana = staff_of(app, "all-hr"), make_user(app, groups=["paris"])
@@ -595,6 +606,16 @@ def test_a_limited_role_does_not_free_the_email_of_whom_a_directory_disabled(app
             with pytest.raises(NotAllowed, match="delete it or to change its email"):
                 free(by, loaded(dana))
             db.session.rollback()
+
+
+def test_whom_limited_roles_disabled_twice_one_of_them_enables(app: Flask) -> None:
+    by, dana = staff_of(app, "hr"), make_user(app, groups=["paris"])
+    with app.app_context():
+        for _ in range(2):
+            accounts.update(by, dana.id, disabled=True)
+            db.session.commit()
+        accounts.enable(by, loaded(dana))
+        assert not loaded(dana).is_disabled
 
 
 def test_a_limited_role_moves_an_end_that_has_passed(app: Flask, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from sso.flow.permissions import LIMITABLE_TO_APPLICATIONS, Permission
 from sso.models import AuditEvent, Refusal
 from sso.services import clients
 from sso.store import clients as stored_clients
-from sso.store import refusals, users
+from sso.store import provisioning, refusals, users
 from tests.conftest import Clock
 from tests.endpoints.admin.test_access import queries
 from tests.endpoints.admin.test_permissions import LINKS, PAGES, admitted, answers  # noqa: F401  # fixture
@@ -404,6 +404,24 @@ def test_the_preview_shows_people_whom_they_see(
         answers[email] = NAMING.sub("", page.html).replace(email, "X")
     if seen is not None and len(seen) == 1:
         assert answers["dana@example.com"] == answers["nobody@example.com"]
+
+
+def test_who_sees_all_people_sends_nobody_to_another_application(app: Flask, wiki: str) -> None:
+    sent = {"scim_url": "https://books.example/scim", "scim_everyone": True}
+    outside, user = make_client(app, name=MARK, **sent).client_id, make_user(app)
+    browser = sign_in_staff(app, "wim@staff.example", "wiki-team")
+    join(app, "wim@staff.example", "wiki-team", "readers")
+    with app.app_context():
+        clients.change(audit.operator(), wiki, sent)
+        for client_id in (wiki, outside):
+            provisioning.mark_due(client_id, {user.id: user.email})
+        db.session.commit()
+        ids = {id_: provisioning.newest(id_, 1)[0].id for id_ in (wiki, outside)}
+    for client_id, status in ((wiki, 200), (outside, 404)):
+        page = browser.open(
+            f"{ORIGIN}{BASE}/admin/application/provisioning/retry?id={ids[client_id]}"
+        )
+        assert (page.status, user.email in page.html) == (status, status == 200)
 
 
 def test_an_ended_membership_opens_nothing(app: Flask, team: StaffBrowser, wiki: str) -> None:
