@@ -606,6 +606,7 @@ CASES = [
     Case(group_owners.is_staff_of, lambda _, made: group_owners.is_staff_of(OLGA, made),
          "", "", lambda _: _group()),
     plain(group_owners.gives_permissions, "", "staff"),
+    plain(group_owners.find, "", OLGA, uuid4()),
     plain(group_owners.managed_by, "", OLGA, lambda _: named_groups.containing("")),
     plain(revocation.session, "", of("session"), "test"),
     plain(revocation.sessions_of_user, "", of("user.id"), "test"),

@@ -99,8 +99,17 @@ def remove_owners(group_id: UUID, user_ids: Collection[UUID]) -> None:
     db.session.execute(of_group.where(GroupOwner.user_id.in_(user_ids)))
 
 
+def with_id(group_id: UUID) -> Select[Group]:
+    """Select the group with this id, if there is one."""
+    return select(Group).where(Group.id == group_id)
+
+
 def find(group_id: UUID) -> Group | None:
-    return db.session.scalar(select(Group).where(Group.id == group_id))
+    return first_in(with_id(group_id))
+
+
+def first_in(statement: Select[Group]) -> Group | None:
+    return db.session.scalar(statement)
 
 
 def find_by_name(name: str) -> Group | None:

@@ -34,10 +34,7 @@ _MOST_NAMED = 10  # email addresses that nobody has
 
 def _group() -> Group:
     """Return the group in the URL; end the view with 404 unless the visitor manages it."""
-    group = named_groups.find(admin_page.uuid())
-    if group is None or not group_owners.may_manage(access.staff().actor, group):
-        abort(404)
-    return group
+    return group_owners.find(access.staff().actor, admin_page.uuid()) or abort(404)
 
 
 @dataclass(frozen=True)
