@@ -432,6 +432,7 @@ CASES = [
         lambda w: {w.user.id: Factors(totp="NZGTARSVIE2EEUCTIZXHO2SPGVGUI3JQ")}, ()),
     plain(migrated_factors.of_new, "", [Factors()], ()),
     plain(migrating.client_ids, "", "there"),
+    plain(migrating.meanings_here, "", ["staff"], "there"),
     plain(migrating.digests, "", Person("user 1", "erin@example.com", "Erin")),
     plain(migrating.group_findings, "", ["a, b"]),
     act(authentication.sign_out, "", "", user),

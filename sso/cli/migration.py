@@ -28,6 +28,7 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.flow import own_claims
 from sso.flow.attributes import MOST as MOST_DEFINITIONS
+from sso.flow.attributes import Party
 from sso.imports import databases
 from sso.imports.databases import Source
 from sso.imports.drafts import NEW_CLIENT_ID, Answers, Draft
@@ -327,6 +328,14 @@ def _plan_definitions(migration: Migration, drafts: Sequence[Draft]) -> set[str]
             needed.setdefault(name, {"name": name, "type": kind})
     for name, definition in needed.items():
         if name in existing:
+            if Party.PERSON in definition.get("writers", ()) and (
+                Party.PERSON not in existing[name].writers
+            ):
+                migration.findings.append(Finding(
+                    Fate.CHANGED, "attribute", name, "",
+                    "people change it themselves there, and not here; their values are taken",
+                    "if something here depends on it, rename it there, with its mappers",
+                ))  # fmt: skip
             continue
         try:
             attributes.plan_definition(definition)
@@ -355,9 +364,10 @@ def _definitions(migration: Migration) -> Iterator[None]:
 
 def _plan_groups(migration: Migration) -> None:
     names = migration.system.groups
-    findings = migrating.group_findings([*names, *migration.system.other_groups])
+    all_names = [*names, *migration.system.other_groups]
+    findings = migrating.group_findings(all_names)
     refused = {finding.name for finding in findings}
-    migration.findings += findings
+    migration.findings += [*findings, *migrating.meanings_here(all_names, migration.source)]
     migration.groups = [name for name in names if name[:200] not in refused]
 
 

@@ -29,7 +29,7 @@ _ADDRESS = {
     "postal_code": "postal_code", "country": "country", "formatted": "formatted",
 }  # fmt: skip
 
-TWINS = "attributes whose names there would be one name here"
+TWINS = "attributes that people may name there, or whose names would be one name here"
 
 Texts = str | list[str]
 
@@ -38,11 +38,14 @@ class AttributeNames:
     """Which attribute there each attribute here comes from, so that no two become one.
 
     People may have attributes that nobody declared, with names that they chose: where the realm's
-    profile or a mapper names one, only that one is taken.
+    profile or a mapper names one, only that one is taken. Where the profile says that people name
+    attributes themselves, no others are: here, one may bear the name of something else.
     """
 
     def __init__(self, realm: Realm) -> None:
         self._by_name: dict[str, set[str]] = {}
+        policies = (profile.get("unmanagedAttributePolicy") for profile in _profiles(realm))
+        self._are_others_taken = "ENABLED" not in policies
         profile = (text(entry.get("name")) for entry in _profile(realm))
         for name in (*profile, *attributes_read(realm)):
             if name and name not in _PROPERTIES and name not in CLAIMS:
@@ -57,7 +60,8 @@ class AttributeNames:
         by_name: dict[str, list[str]] = {}
         for name in values:
             here = attribute_name(name)
-            if name in self._by_name.get(here, (name,)):
+            others = (name,) if self._are_others_taken else ()
+            if name in self._by_name.get(here, others):
                 by_name.setdefault(here, []).append(name)
         return {
             here: values[names[0]] for here, names in by_name.items()
@@ -130,13 +134,19 @@ def definitions(realm: Realm) -> Iterator[dict[str, Any]]:
 
 def _profile(realm: Realm) -> Iterator[dict[str, Any]]:
     """Yield the attributes of the realm's user profile."""
+    for profile in _profiles(realm):
+        listed = profile.get("attributes")
+        yield from map(mapping, listed if isinstance(listed, list) else ())
+
+
+def _profiles(realm: Realm) -> Iterator[dict[str, Any]]:
+    """Yield the realm's user profile."""
     for component in realm.components.get(PROFILE, ()):
         for config in texts_of(component, "kc.user.profile.config"):
             try:
-                listed = mapping(json.loads(config)).get("attributes")
+                yield mapping(json.loads(config))
             except (ValueError, RecursionError):
                 continue
-            yield from map(mapping, listed if isinstance(listed, list) else ())
 
 
 def texts_of(component: dict[str, Any], name: str) -> list[str]:

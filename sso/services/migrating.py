@@ -430,6 +430,24 @@ def _is_same(now: Mapping[str, str], record: Mapping[str, Any]) -> bool:
     return all(record.get(name) == value for name, value in now.items())
 
 
+def meanings_here(names: Iterable[str], source: str) -> list[Finding]:
+    """Return a finding for each group that already means something to applications here.
+
+    `source`: whose own applications do not count.
+    """
+    own, sought = client_ids(source), {*names}
+    users_of: dict[str, list[str]] = {}
+    for client in stored_clients.every():
+        for name in sought & {*client.named_groups} if client.client_id not in own else ():
+            users_of.setdefault(name, []).append(client.client_id)
+    return [
+        Finding(Fate.CHANGED, "group", name[:200], "",
+                f"applications here know a group of this name: {', '.join(listed)[:200]}",
+                "rename it there before the evening if other people are meant")
+        for name, listed in sorted(users_of.items())
+    ]  # fmt: skip
+
+
 def group_findings(names: Iterable[str]) -> list[Finding]:
     """Return a finding for each group whose name is refused here."""
     return [

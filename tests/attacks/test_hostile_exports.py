@@ -21,7 +21,7 @@ from sso.store import users
 from tests.cli.test_migrate_factors import exported
 from tests.support.actors import BASE
 from tests.support.authenticator import Authenticator
-from tests.support.factories import make_user
+from tests.support.factories import make_attribute, make_client, make_user
 from tests.support.keycloak import client, group, mapper, otp, passkey, password, realm, user
 
 Migrate = Callable[..., Any]
@@ -76,13 +76,17 @@ def person(app: Flask, name: str) -> User:
         return row
 
 
-def profile(**edit: list[str]) -> dict[str, Any]:
-    """The realm's profile: attributes, and who may change each."""
+def profile(policy: str = "", **edit: list[str]) -> dict[str, Any]:
+    """The realm's profile: attributes, who may change each, and who those that it lacks."""
     listed = [
         {"name": name, "permissions": {"view": ["admin"], "edit": parties}}
         for name, parties in edit.items()
     ]
-    config = {"kc.user.profile.config": [json.dumps({"attributes": listed})]}
+    config = {
+        "kc.user.profile.config": [
+            json.dumps({"attributes": listed, "unmanagedAttributePolicy": policy})
+        ]
+    }
     return {"org.keycloak.userprofile.UserProfileProvider": [{"name": "p", "config": config}]}
 
 
@@ -90,6 +94,7 @@ def left_out(report: Any) -> list[str]:
     return [entry["reason"] for entry in report["people"]["left_out"]]
 
 
+STAFF = mapper("oidc-group-membership-mapper", claim__name="groups")
 READS_ID = mapper(
     "oidc-usermodel-attribute-mapper", user__attribute="employeeId", claim__name="staff_id"
 )
@@ -120,7 +125,10 @@ def test_an_attribute_of_a_similar_name_is_not_the_one_of_administrators(
     assert attributes == {
         "Dana Doe": {"employee_id": "7"}, "Mallory Doe": {}, "Erin Doe": {"employee_id": "8"},
     }  # fmt: skip
-    assert "attributes whose names there would be one name here" in left_out(report)
+    assert (
+        "attributes that people may name there, or whose names would be one name here"
+        in left_out(report)
+    )
 
 
 def test_twins_that_are_both_declared_are_neither(app: Flask, migrate: Migrate) -> None:
@@ -283,3 +291,44 @@ def test_factors_that_nobody_could_use_are_left_out(
     report = twice(migrate, content, *HOST, "--rp-id", "localhost")
     assert report["people"]["factors"] == {}
     assert len(left_out(report)) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "taken"),
+    [("ENABLED", {"team": "red"}), ("ADMIN_EDIT", {"team": "red", "clearance": "top"}),
+     ("", {"team": "red", "clearance": "top"})],
+)  # fmt: skip
+def test_an_attribute_that_people_may_name_is_none_of_here(
+    policy: str, taken: dict[str, str], app: Flask, migrate: Migrate
+) -> None:
+    make_attribute(app, "clearance", writers=["administrator"])
+    attributes = {"team": ["red"], "clearance": ["top"]}
+    components = profile(policy, team=["admin"])
+    report = twice(
+        migrate, realm(users=[user("mallory", attributes=attributes)], components=components)
+    )
+    assert person(app, "mallory").attributes == taken
+    assert bool(left_out(report)) is (policy == "ENABLED")
+
+
+def test_the_plan_names_what_means_something_here_already(app: Flask, migrate: Migrate) -> None:
+    """A group that lets people into an application, and an attribute that people cannot change."""
+    books = make_client(app, groups=["staff"])
+    make_attribute(app, "team", writers=["administrator"])
+    make_attribute(app, "desk", writers=["person"])
+    content = realm(
+        groups=[group("staff"), group("other")],
+        clients=[client("wiki", protocolMappers=[STAFF])],
+        components=profile(team=["admin", "user"], desk=["admin", "user"]),
+    )
+    for _ in range(2):
+        report = twice(migrate, content)
+        changed = {
+            (finding["kind"], finding["name"]): finding["why"]
+            for finding in report["findings"] if finding["kind"] in ("group", "attribute")
+        }  # fmt: skip
+        assert changed == {
+            ("group", "staff"): "applications here know a group of this name: " + books.client_id,
+            ("attribute", "team"):
+                "people change it themselves there, and not here; their values are taken",
+        }  # fmt: skip
