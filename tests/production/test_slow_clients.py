@@ -248,15 +248,16 @@ def test_what_is_kept_in_memory_is_bounded(server: Server) -> None:
         return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
     before, most, failed = memory(), 0, 0
-    with Attack(server.port, 1000, "large body").running() as attack:
+    # Few of them are opened again: reading megabytes would keep the machine busy, no thread.
+    with Attack(server.port, 1000, "large body", rate=50).running() as attack:
         for _ in range(DEADLINE + 1):
             time.sleep(1)
             most = max(most, memory())
         for _ in range(4):
-            failed += unanswered(f"{server.origin}/healthz", 1)
+            failed += unanswered(f"{server.origin}/healthz", 1, within=8)
             most = max(most, memory())
     assert most - before < 64 * 1024
-    assert failed <= 2  # as above, and much is read meanwhile
+    assert failed <= 1  # as above
     assert attack.opened > 1000
 
 

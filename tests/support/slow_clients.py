@@ -27,8 +27,10 @@ SLOW = {
 class Attack:
     """The connections, in a thread of their own."""
 
-    def __init__(self, port: int, count: int, kind: str, source: str = "127.0.0.2") -> None:
-        self.port, self.source = port, source
+    def __init__(
+        self, port: int, count: int, kind: str, source: str = "127.0.0.2", rate: int = RATE
+    ) -> None:
+        self.port, self.source, self.rate = port, source, rate
         self.beginning, self.drip = SLOW[kind]
         self.count, self.opened = count, 0
         self._selector = selectors.DefaultSelector()
@@ -56,7 +58,7 @@ class Attack:
         while not self._end.is_set():
             for key, event in self._selector.select(0.2):
                 self._go_on(key.fileobj, event)
-            while self._missing and reopened < (monotonic() - began) * RATE:
+            while self._missing and reopened < (monotonic() - began) * self.rate:
                 self._missing -= 1
                 reopened += 1
                 self._open()
