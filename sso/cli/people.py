@@ -39,9 +39,10 @@ def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) 
             f"These are the first {limit}; there are more. Use --search, --group or --limit.",
             err=True,
         )
-    if search and member_of is None and users.is_search_bounded():
+    most = users.MOST_LOOKED_THROUGH
+    if search and member_of is None and users.is_search_bounded(most):
         click.echo(
-            f"Only the first {users.MOST_LOOKED_THROUGH:,} users were looked through."
+            f"Only the first {most:,} users were looked through."
             " `user show` finds the beginning of an email or a name among all.",
             err=True,
         )

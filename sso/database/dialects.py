@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     func,
     literal,
+    literal_column,
     or_,
     select,
     text,
@@ -187,8 +188,11 @@ def decisive(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     SQLite uses one bound of a column in each direction, and else takes the first: a page in the
     middle of a range would be read from the beginning of the range.
     """
-    # As an integer: SQLAlchemy would compare a Boolean with 1, which no index answers.
-    return condition if is_postgresql() else func.unlikely(condition, type_=Integer)
+    if is_postgresql():
+        return condition
+    # `unlikely`, 1 in 16, counts no more than the two bounds of a range. As an integer: SQLAlchemy
+    # would compare a Boolean with 1, which no index answers.
+    return func.likelihood(condition, literal_column("0.0001"), type_=Integer)
 
 
 def order_of_beginnings(

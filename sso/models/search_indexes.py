@@ -39,15 +39,29 @@ Index(
     postgresql_where=_ACTIVE,
 )
 # Few users meet these conditions.
-Index("ix_users_disabled", User.email, sqlite_where=_DISABLED, postgresql_where=_DISABLED)
+_BY_BEGINNING = {"email": "text_pattern_ops"}
+Index(
+    "ix_users_disabled",
+    User.email,
+    sqlite_where=_DISABLED,
+    postgresql_where=_DISABLED,
+    postgresql_ops=_BY_BEGINNING,
+)
 Index("ix_users_ends_at", User.ends_at, sqlite_where=_ENDS, postgresql_where=_ENDS)
 Index("ix_users_groups_due_at", User.groups_due_at, sqlite_where=_DUE, postgresql_where=_DUE)
-Index("ix_users_invited", User.email, sqlite_where=_INVITED, postgresql_where=_INVITED)
+Index(
+    "ix_users_invited",
+    User.email,
+    sqlite_where=_INVITED,
+    postgresql_where=_INVITED,
+    postgresql_ops=_BY_BEGINNING,
+)
 Index(
     "ix_users_unverified",
     User.email,
     sqlite_where=text("email_verified = 0"),
     postgresql_where=text("NOT email_verified"),
+    postgresql_ops=_BY_BEGINNING,
 )
 # Administration lists the live sessions of everyone in this order.
 Index(

@@ -419,9 +419,12 @@ def with_email(beginning: str) -> Select[User]:
     return select(User).where(begins(User.email, beginning.lower()))
 
 
-def order_of(beginning: str) -> Order:
-    """Return the order by email for `with_email`, for which there is an index."""
-    return BY_BEGINNING if beginning else BY_EMAIL
+def order_of(beginning: str, *, has_state: bool = False) -> Order:
+    """Return the order by email for `with_email`, for which there is an index.
+
+    `has_state`: only users with one of the conditions `is_disabled` and those below it.
+    """
+    return BY_BEGINNING if beginning or has_state else BY_EMAIL
 
 
 def with_name(beginning: str) -> Select[User]:
@@ -432,12 +435,17 @@ def with_name(beginning: str) -> Select[User]:
     return statement.where(~begins(User.email, beginning.lower()))
 
 
-def containing(text: str) -> Select[User]:
+def containing(text: str, most: int | None = None) -> Select[User]:
     """Select the users with this text anywhere in email or name, to be ordered by `CONTAINING`.
 
-    It reads a whole index.
+    It reads a whole index. `most`: only among so many users, the first ones by email, unless an
+    index has the trigrams of all; see `is_search_bounded`.
     """
-    return select(User).where(_contains(text))
+    statement = select(User).where(_contains(text))
+    if most is not None and is_search_bounded(most):
+        beyond = select(User.email).order_by(User.email).offset(most).limit(1)
+        statement = statement.where(User.email < beyond.scalar_subquery())
+    return statement
 
 
 def _contains(text: str) -> ColumnElement[bool]:
@@ -483,29 +491,28 @@ def count() -> int:
     return db.session.scalar(select(func.count()).select_from(User)) or 0
 
 
-MOST_LOOKED_THROUGH = 1_000_000  # people, for a text anywhere, where no index has its trigrams
+# People, for a text anywhere, where no index has its trigrams: by a command, and by a page.
+MOST_LOOKED_THROUGH = 1_000_000
+MOST_FOR_A_PAGE = 200_000
 
 
 def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
     """Return the first users in the order of their emails, only those with this text in email or
     name and in this group.
 
-    See `is_search_bounded`.
+    Without a group, the text is looked for among `MOST_LOOKED_THROUGH`.
     """
     order, statement = in_group(group) if group is not None else (BY_EMAIL, select(User))
-    if text:
+    if text and group is not None:
         statement = statement.where(_contains(text))
-        if group is None:
-            order = CONTAINING
-            if is_search_bounded():
-                beyond = select(User.email).order_by(User.email).offset(MOST_LOOKED_THROUGH)
-                statement = statement.where(User.email < beyond.limit(1).scalar_subquery())
+    elif text:
+        order, statement = CONTAINING, containing(text, MOST_LOOKED_THROUGH)
     return order.page(statement, None, limit).rows
 
 
-def is_search_bounded() -> bool:
-    """Return whether `listed` looks for a text among the first `MOST_LOOKED_THROUGH` users only."""
-    return not scim_resources.has_trigrams() and scim_resources.are_more_than(MOST_LOOKED_THROUGH)
+def is_search_bounded(most: int) -> bool:
+    """Return whether `containing` looks for a text among the first `most` users only."""
+    return not scim_resources.has_trigrams() and scim_resources.are_more_than(most)
 
 
 def emails(ids: Iterable[str]) -> dict[str, str]:

@@ -23,9 +23,9 @@ from sso.extensions import db
 from sso.metrics.exporter import SIGN_INS
 from sso.models import User
 from sso.ratelimit import limiting
-from sso.store import clients, grants
+from sso.store import clients, grants, users
 from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client
+from tests.support.factories import make_client, make_user
 from tests.support.processes import ROOT
 
 
@@ -360,6 +360,19 @@ def test_an_empty_table_says_so(run: Any) -> None:
     listed = run("user", "list", "--search", "nobody")
     assert (listed.exit_code, listed.stderr) == (0, "(nothing to list)\n")
     assert run("user", "list", "--search", "nobody", "--json").stderr == ""
+
+
+@pytest.mark.parametrize(("most", "emails"), [(3, ["c@x.org"]), (2, []), (1, [])])
+def test_a_search_looks_through_so_many_users(
+    run: Any, app: Flask, monkeypatch: pytest.MonkeyPatch, most: int, emails: list[str]
+) -> None:
+    for email in ("a@x.org", "b@x.org", "c@x.org"):
+        make_user(app, email)
+    monkeypatch.setattr(users, "MOST_LOOKED_THROUGH", most)
+    listed = run("user", "list", "--search", "c@x", "--json")
+    assert [row["email"] for row in json.loads(listed.stdout)] == emails
+    note = f"Only the first {most} users were looked through."
+    assert (note in listed.stderr) == (most < 3)
 
 
 def test_grants_are_counted_up_to_a_number(

@@ -107,28 +107,35 @@ class Filters:
             columns or _USUAL_COLUMNS,
         )
 
-    def lists(self, needs: Needs) -> list[Listed]:
+    def lists(self, needs: Needs, most: int | None = None) -> list[Listed]:
         """Return the lists: one, or with a text those whose email and whose name begin with it.
 
-        `needs`: the permission that holds for all of them.
+        `needs`: the permission that holds for all of them. `most`: among how many people a text
+        anywhere is looked for (`users.containing`).
         """
         visible = access.staff().rights.limited_to(needs)
         limits = [] if visible is None else [groups.has_any(visible)]
         return [
             replace(listed, statement=listed.statement.where(*limits), groups=visible)
-            for listed in self._lists(is_limited=visible is not None)
+            for listed in self._lists(most, is_limited=visible is not None)
         ]
 
-    def _lists(self, *, is_limited: bool) -> list[Listed]:
+    @property
+    def looked_through(self) -> int | None:
+        """Return among how many people the page looks for the text; `None`: among all."""
+        most = users.MOST_FOR_A_PAGE
+        is_bounded = self.text and self.is_anywhere and users.is_search_bounded(most)
+        return most if is_bounded else None
+
+    def _lists(self, most: int | None, *, is_limited: bool) -> list[Listed]:
         conditions = [STATES[self.state][1]()] if self.state else []
         if self.group:
             conditions.append(groups.has_member(self.group, among_few=True))
         if self.text and self.is_anywhere:
-            matching = users.containing(self.text).where(*conditions)
+            matching = users.containing(self.text, most).where(*conditions)
             return [Listed(None, users.CONTAINING, matching)]
         statement = users.with_email(self.text).where(*conditions)
-        # The indexes of most states have the order of the list of all.
-        order = users.BY_EMAIL if self.state else users.order_of(self.text)
+        order = users.order_of(self.text, has_state=bool(self.state))
         if not (self.text or self.group):
             order = _ORDERS.get(self.state, order)
         by_email = Listed(None, order, statement)
@@ -157,7 +164,7 @@ def people() -> Response:
         return redirect(admin_page.url("person", id=str(user.id)), 303)
     lists = [
         listed
-        for listed in filters.lists(permissions.READ_PEOPLE)
+        for listed in filters.lists(permissions.READ_PEOPLE, users.MOST_FOR_A_PAGE)
         if listed.other not in request.args or listed.cursor in request.args
     ]
     return PERSON.render(
@@ -173,6 +180,7 @@ def people() -> Response:
             for page in [listed.page()]
         ],
         filters=filters,
+        looked_through=filters.looked_through,
         states=[(name, title) for name, (title, _) in STATES.items()],
         sorts=SORTS,
         columns=COLUMNS,

@@ -334,6 +334,25 @@ def found_by(browser: Browser, query: str) -> list[str]:
     return re.findall(r'<a href="[^"]*/admin/person\?id=[^"]*">([^<]*)</a></span></th>', html)
 
 
+def test_text_anywhere_is_looked_for_among_the_first(
+    app: Flask, ada: StaffBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an index of trigrams, and only by the page; the export reads all people."""
+    for email in ("books@example.com", "cole@example.com", "dana@example.com"):
+        make_user(app, email)
+    note = "Only the first {} people in the order of their emails were looked through."
+    for most, emails in ((4, ["cole@example.com"]), (3, ["cole@example.com"]), (2, [])):
+        monkeypatch.setattr(users, "MOST_FOR_A_PAGE", most)
+        assert found_by(ada, "q=ole%40&anywhere=1") == emails
+        html = ada.open(f"{ADMIN}/people?q=ole%40&anywhere=1").html
+        assert (note.format(most) in html) == (most < 4)
+        assert found_by(ada, "q=dana%40") == ["dana@example.com"]
+        assert "were looked through" not in ada.open(f"{ADMIN}/people?q=dana").html
+        assert "were looked through" not in ada.open(f"{ADMIN}/people?anywhere=1").html
+        exported = ada.open(f"{ADMIN}/people/export?kind=csv&q=ana%40&anywhere=1")
+        assert "dana@example.com" in exported.html
+
+
 def test_searching(app: Flask, ada: StaffBrowser) -> None:
     make_user(app, "zoe@example.com", name="Zoë Müller", groups=["a,b"[:1]])
     off = make_user(app, "off@example.com", name="Émile", disabled=True)
