@@ -1,6 +1,11 @@
 """What a change of a client leaves for the worker, on both databases."""
 
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 from uuid import UUID
@@ -16,9 +21,13 @@ from sso.models import Client, ClientWork, Consent, Grant, LogoutDelivery, Token
 from sso.services import clients
 from sso.services.checks import Invalid
 from sso.store import client_work
+from sso.store.client_work import Progress
 from tests.support.actors import Browser, RelyingParty
 from tests.support.administration import ADMIN, sign_in_staff
+from tests.support.applications import environ_of
 from tests.support.factories import make_client, make_user, register_client
+from tests.support.processes import ROOT
+from tests.support.programs import Program
 
 MANY = 2 * client_work.BATCH + client_work.AT_ONCE
 
@@ -36,7 +45,7 @@ def app(app_on_each: Flask) -> Flask:
 class Crowd:
     """A client with the tokens of Dana, and with so many grants that Dana's is the last."""
 
-    def __init__(self, app: Flask, **more: Any) -> None:
+    def __init__(self, app: Flask, many: int = MANY, **more: Any) -> None:
         self.app, self.user = app, make_user(app, groups=["staff"])
         self.client: RelyingParty = make_client(app, **more)
         self.browser = Browser(app)
@@ -46,7 +55,7 @@ class Crowd:
             grant = db.session.scalars(select(Grant)).first()
             assert grant
             columns = {c.key: getattr(grant, c.key) for c in Grant.__table__.columns}
-            rows = [{**columns, "id": UUID(int=n), "sid": f"sid {n}"} for n in range(1, MANY)]
+            rows = [{**columns, "id": UUID(int=n), "sid": f"sid {n}"} for n in range(1, many)]
             db.session.execute(insert(Grant), rows)
             db.session.commit()
 
@@ -79,9 +88,9 @@ class Crowd:
         return steps
 
 
-def change(crowd: Crowd, function: Any, *values: Any) -> Any:
+def change(crowd: Crowd, function: Any, *values: Any, actor: audit.Actor = audit.SYSTEM) -> Any:
     with crowd.app.app_context():
-        result = function(audit.SYSTEM, crowd.id, *values)
+        result = function(actor, crowd.id, *values)
         db.session.commit()
         return result
 
@@ -270,3 +279,109 @@ def test_work_that_begins_again_begins_at_the_first_grant(app: Flask) -> None:
         assert client_work.begin(client.client_id, client_work.NARROW)
         db.session.commit()
         assert db.session.scalars(select(Grant.end_reason)).all() == ["group_lost"]
+
+
+def test_a_batch_ends_no_grant_of_those_admitted_before_it(app: Flask) -> None:
+    """Another operator admits them again between two batches: what has ended stays ended."""
+    crowd = Crowd(app, backchannel_logout_uri="https://books.example/logout")
+    change(crowd, clients.change, {"groups": ["board"]})
+    with app.app_context():
+        for _ in range(2):  # counts, and one batch
+            upkeep.end_of_changed_clients()
+    ended = client_work.AT_ONCE + client_work.BATCH
+    assert crowd.live() == MANY + 1 - ended
+    crowd.require_refused()
+    change(crowd, clients.change, {"groups": ["board", "staff"]}, actor=audit.Actor("ada"))
+    crowd.work()
+    assert crowd.live() == MANY + 1 - ended
+    with app.app_context():
+        assert db.session.scalar(select(func.count(LogoutDelivery.id))) == ended
+        assert db.session.scalars(select(ClientWork)).all() == []
+    assert crowd.client.refresh(crowd.tokens["refresh_token"]).status_code == 200
+    assert crowd.client.exchange(crowd.browser.authorize(crowd.client).code).status_code == 200
+
+
+@pytest.mark.parametrize("groups", [["board"], ["other"]])
+def test_those_that_a_batch_left_are_ended_by_the_next_change(
+    app: Flask, groups: list[str]
+) -> None:
+    """Another operator narrows it further between two batches: the work begins again."""
+    crowd = Crowd(app)
+    change(crowd, clients.change, {"groups": ["board", "staff"]})
+    with app.app_context():
+        for _ in range(2):
+            upkeep.end_of_changed_clients()
+    assert crowd.live() == MANY + 1
+    change(crowd, clients.change, {"groups": groups})
+    crowd.require_refused()
+    crowd.work()
+    assert crowd.live() == 0
+
+
+def test_an_operator_waits_for_the_batch_under_way(app: Flask) -> None:
+    """It ends by the groups as they were when it began, and is the last that does."""
+    crowd, errors = Crowd(app), list[Exception]()
+    change(crowd, clients.change, {"groups": ["board"]})
+
+    def admit() -> None:
+        try:
+            change(crowd, clients.change, {"groups": ["board", "staff"]})
+        except Exception as error:  # whatever it is fails the test below
+            errors.append(error)
+
+    thread = threading.Thread(target=admit)
+    with app.app_context():
+        for _ in range(2):
+            client_work.do_batch(crowd.id, client_work.NARROW)
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+        db.session.commit()
+    thread.join()
+    assert errors == []
+    crowd.work()
+    assert crowd.live() == MANY + 1 - client_work.AT_ONCE - client_work.BATCH
+    assert crowd.client.refresh(crowd.tokens["refresh_token"]).status_code == 200
+
+
+def test_a_killed_worker_ends_only_those_who_are_not_admitted_now(
+    app: Flask, tmp_path: Path
+) -> None:
+    """`kill -9` between and in batches; the next worker goes on, by the groups of that moment."""
+    crowd = Crowd(app, many=20_000)
+    url = app.config["SQLALCHEMY_DATABASE_URI"]
+    environ = environ_of(url) | {"PATH": os.environ["PATH"]}
+
+    def worker() -> Program:
+        return Program("flask", ["worker"], cwd=ROOT, env=environ, stdout=tmp_path / "worker.log")
+
+    def until(is_reached: Callable[[Progress | None], bool]) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with app.app_context():
+                if is_reached(client_work.progress(crowd.id)):
+                    return
+            time.sleep(0.02)
+        raise AssertionError((tmp_path / "worker.log").read_text())
+
+    change(crowd, clients.change, {"groups": ["board"]})
+    reached = client_work.AT_ONCE
+    for _ in range(2):
+        process, before = worker(), reached
+        until(lambda work: work is not None and work.done > before)  # noqa: B023  # called at once
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        with app.app_context():
+            work = client_work.progress(crowd.id)
+        assert work, "it was killed in time"
+        reached = work.done
+        assert crowd.live() == 20_001 - reached
+    change(crowd, clients.change, {"groups": ["board", "staff"]})
+    process = worker()
+    try:
+        until(lambda work: work is None)
+    finally:
+        process.terminate()
+        process.wait(40)
+    assert crowd.live() == 20_001 - reached
+    assert crowd.client.refresh(crowd.tokens["refresh_token"]).status_code == 200
