@@ -198,6 +198,7 @@ class Seen(NamedTuple):
     of_session: dict[str, str]
     of_reader: dict[str, str]
     statements: int  # beside those that ask for the limits
+    kept: int  # connections that stay out of the pool afterwards
 
 
 def seen(url: str, folder: Path) -> Seen:
@@ -212,8 +213,9 @@ def seen(url: str, folder: Path) -> Seen:
             (pooled,) = {postgresql.is_pooled(one) for one in both}
             limits = [{n: c.scalar(text(f"SHOW {n}")) for n in postgresql.LIMITS} for c in both]
         db.session.remove()
+        kept = app.extensions["sso.kept_connections"].idle
         db.engine.dispose()
-    return Seen(pooled, limits[0], limits[1], len(statements) - 2 * len(postgresql.LIMITS))
+    return Seen(pooled, limits[0], limits[1], len(statements) - 2 * len(postgresql.LIMITS), kept)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_any_pooler_is_found(
     cluster: Postgresql, program: str, tmp_path: Path, settings: dict[str, str], query: str
 ) -> None:
     with in_front_of(cluster, program, **settings) as url:
-        assert seen(url + query, tmp_path) == (True, postgresql.LIMITS, postgresql.LIMITS, 2)
+        assert seen(url + query, tmp_path) == (True, postgresql.LIMITS, postgresql.LIMITS, 2, 0)
         # They are not left behind for other clients.
         with psycopg.connect(url, autocommit=True) as other:
             assert other.execute("SHOW lock_timeout").fetchone() == ("0",)
@@ -238,7 +240,7 @@ def test_any_pooler_is_found(
 
 def test_a_direct_connection_costs_no_statement(cluster: Postgresql, tmp_path: Path) -> None:
     found = seen(cluster.url, tmp_path)
-    assert found == (False, postgresql.LIMITS, postgresql.LIMITS, 0)
+    assert found == (False, postgresql.LIMITS, postgresql.LIMITS, 0, 1)
 
 
 def test_limits_of_the_role_cost_no_statement(cluster: Postgresql, tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def test_limits_of_the_role_cost_no_statement(cluster: Postgresql, tmp_path: Pat
             admin.execute(f"ALTER ROLE limited SET {name} = '{value}'".encode())
     with in_front_of(cluster, "pgbouncer", user="limited") as url:
         url = url.replace("//postgres@", "//limited@")
-        assert seen(url, tmp_path) == (True, limits, limits, 0)
+        assert seen(url, tmp_path) == (True, limits, limits, 0, 0)
 
 
 def test_a_pooler_that_goes_unnoticed_is_noticed_later(cluster: Postgresql, tmp_path: Path) -> None:
