@@ -8,6 +8,7 @@ headers make.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
@@ -136,10 +137,12 @@ def with_proof(proof: Proof | None, redeem: Redeem) -> Callable[[NewToken], bool
 
     If nothing was redeemed, the proof is used in the transaction anyway. Raises as `use` does.
     """
+    if proof is None:
+        return partial(redeem, use=None)
 
     def run(token: NewToken) -> bool:
         with _refusals():
-            return redeem(token, use=_single_use(proof) if proof else None)
+            return redeem(token, use=_single_use(proof))
 
     return run
 
