@@ -31,7 +31,7 @@ ELSEWHERE = {
     "installation.setup",
     # Of the report of `migrate`, and printed beside a change of a client.
     *("migrating", "migrating._both", "migrating._compare", "migrating._planned"),
-    *("migrating.group_findings", "migrating.take_people", "clients"),
+    *("migrating.group_findings", "migrating.meanings_here", "migrating.take_people", "clients"),
     # About files that commands read.
     *("declared_accounts._alteration", "declared_accounts.find", "checks.jwks", "checks.logo"),
     "service_providers._read",
