@@ -402,7 +402,9 @@ def with_ending_secrets(now: datetime, until: datetime) -> Sequence[Client]:
         Client.disabled_at.is_(None),
         Client.secret_end_announced_at.is_(None),
     )
-    return db.session.scalars(statement.order_by(Client.secret_expires_at).limit(_BATCH)).all()
+    return db.session.scalars(
+        statement.order_by(Client.secret_expires_at, Client.client_id).limit(_BATCH)
+    ).all()
 
 
 def note_secret_announced(client: Client) -> bool:

@@ -179,7 +179,9 @@ def ending_api_tokens(now: datetime, until: datetime) -> Sequence[ApiToken]:
         ApiToken.revoked_at.is_(None),
         ApiToken.end_announced_at.is_(None),
     )
-    return db.session.scalars(statement.order_by(ApiToken.expires_at).limit(_BATCH)).all()
+    return db.session.scalars(
+        statement.order_by(ApiToken.expires_at, ApiToken.name).limit(_BATCH)
+    ).all()
 
 
 def note_announced(token: ApiToken) -> bool:
