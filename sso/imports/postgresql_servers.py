@@ -106,5 +106,6 @@ def opened(url: ServerUrl) -> Iterator[Database]:
         ) as connection:
             yield _Server(url, connection)
     except (psycopg.Error, UnicodeDecodeError) as error:
-        why = str(error).strip().partition("\n")[0][:300]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        why = lines[0][:300]
         raise FileProblem(f"{url} cannot be read: {why}") from None

@@ -305,7 +305,7 @@ def test_the_preview_says_where_each_value_comes_from(app: Flask, user: User) ->
     shown = app.test_cli_runner().invoke(
         args=["client", "preview", client.client_id, "--user", user.email]
     )
-    assert "R&D by attribute department, in userinfo" in shown.stdout
+    assert "R&D by attribute department (set at the command line), in userinfo" in shown.stdout
     assert "left out" in shown.stdout
     assert "no value: attribute desk has none" in shown.stdout
     as_json = app.test_cli_runner().invoke(
@@ -314,6 +314,7 @@ def test_the_preview_says_where_each_value_comes_from(app: Flask, user: User) ->
     first = json.loads(as_json.stdout)["own_claims"][0]
     assert first == {
         "name": "department", "value": "R&D", "source": "attribute", "names": ["department"],
+            "set_by": "set at the command line",
         "places": ["userinfo"],
     }  # fmt: skip
 
