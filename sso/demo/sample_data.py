@@ -103,6 +103,7 @@ def _people() -> list[User]:
             name=f"{first} {last}",
             password_hash=None if number % 23 == 5 else password_hash,
             claims={"given_name": first, "family_name": last},
+            attributes={},
             groups=sorted({EVERYONE, draw.choice(_TEAMS)}),
         )
         users.set_disabled(user, number % 31 == 8)

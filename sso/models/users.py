@@ -44,12 +44,16 @@ class User(Base):
     # The name as it is searched for; set by `_fold_name`.
     name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
-    claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    claims: Mapped[dict[str, Any]] = mapped_column(JSON(none_as_null=True), default=dict)
     # The values of attributes (see `Attribute`) by name.
-    attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
+    attributes: Mapped[dict[str, Any]] = mapped_column(
+        JSON(none_as_null=True), default=dict, server_default="{}"
+    )
     # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
     # memberships, which triggers maintain (SQLite, migration 0022).
-    stored_groups: Mapped[list[str]] = mapped_column("groups", JSON, default=list)
+    stored_groups: Mapped[list[str]] = mapped_column(
+        "groups", JSON(none_as_null=True), default=list
+    )
     # Who set the values of attributes, by name (`sso.flow.attributes.ORIGINS`); without an entry,
     # nobody knows. Read only where it is shown or changed.
     attribute_origins: Mapped[dict[str, str] | None] = mapped_column(
